@@ -1,0 +1,67 @@
+# Every target works from a fresh clone: the first one you use creates .venv here and installs what it needs.
+# After that, set-up runs again only when pyproject.toml or constraints.txt change.
+#
+#   make demo        train and sample on a toy whose law is known exactly
+#   make test        run the tests                     (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
+#   make lint        ruff and mypy
+#   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
+#   make docs        build the documentation into site/; a broken link or a missing page is an error
+#   make clean       remove everything the other targets made, except .venv
+#
+# Variables, for instance `make test PYTHON=python3.12 WORKERS=8`:
+PYTHON ?= python3
+# Package index to take torch from, when the default one is not the build you want (a CPU-only one, a CUDA one).
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+# Test processes. Each one keeps torch to a single thread, which suits small tensors and leaves the machine usable.
+WORKERS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+INSTALLED_DOCS := $(VENV)/.installed-docs
+# One --quiet leaves pip's warnings and errors visible.
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test lint bench docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(INSTALLED)
+	$(PY) examples/demo_toy.py
+
+test: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(INSTALLED)
+	@set -e; for script in $(sort $(wildcard benchmarks/bench_*.py)); do \
+	  echo "== $$script"; $(PY) $$script $(BENCH_ARGS); \
+	done
+
+docs: $(INSTALLED_DOCS)
+	$(PY) -m zensical build --clean --strict
+
+clean:
+	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first and on its own, so that TORCH_INDEX applies to it alone and the pin in constraints.txt decides the
+# build: resolved together with the rest, a plain `torch` could pull gigabytes of CUDA libraries.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "simplax needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP_INSTALL) --editable ".[dev,plot,sudoku]"
+	@touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED)
+	$(PIP_INSTALL) --editable ".[docs]"
+	@touch $@

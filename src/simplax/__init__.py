@@ -1,0 +1,1 @@
+"""Diffusion over categories, trained, sampled and fairly compared."""

@@ -1,0 +1,50 @@
+"""What a method is: how its denoiser is built, its loss, its sampler. Everything else is shared."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+from torch import Tensor, nn
+
+from simplax.nn import Architecture
+from simplax.samplers.base import Sampler
+from simplax.schedules import Schedule
+from simplax.typing import Batch, Loss, StepContext
+
+
+class Method(abc.ABC):
+    """A frozen dataclass of options, without tensors. Signatures are the same for every method."""
+
+    schedule: Schedule
+
+    @abc.abstractmethod
+    def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
+        """A denoiser for `vocab_size` data categories."""
+
+    @abc.abstractmethod
+    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        """The training objective, unreduced, zero where nothing is scored."""
+
+    @abc.abstractmethod
+    def sampler(self, **options: Any) -> Sampler[Any]:
+        """The method's default sampler; options replace its fields."""
+
+    @abc.abstractmethod
+    def state_size(self, vocab_size: int) -> int:
+        """Number of categories the sampler's state ranges over (a mask adds one)."""
+
+
+class HasLikelihood(abc.ABC):
+    """A method with a bound on, or the exact value of, the negative log-likelihood."""
+
+    exact_likelihood: bool = False
+
+    @abc.abstractmethod
+    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        """Nats per token whose mean over times is a bound (or the value) of the negative log-likelihood."""
+
+
+def per_sample(values: Tensor) -> Tensor:
+    """(batch,) scalars as (batch, 1), to broadcast against (batch, length)."""
+    return values.unsqueeze(-1)

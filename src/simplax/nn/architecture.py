@@ -1,0 +1,65 @@
+"""What a user chooses about the network; what a method needs of it is not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simplax.errors import UserError
+from simplax.nn.relations import RELATIONS
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Shape and options of the trunk.
+
+    `soft_cap` c replaces the logits l by c tanh(l / c). `given_embedding` tells the network which positions
+    are clamped. `self_conditioning` adds a path for the previous prediction. `relations` names an entry of
+    `RELATIONS`: pairs of positions that attention may learn to prefer. `checkpointing` recomputes each block
+    in the backward pass, trading time for memory. Every option starts as an exact no-op, so none of them
+    changes the network at initialisation.
+    """
+
+    width: int
+    depth: int
+    heads: int
+    cond_dim: int = 128
+    mlp_ratio: int = 4
+    dropout: float = 0.0
+    soft_cap: float | None = None
+    given_embedding: bool = False
+    self_conditioning: bool = False
+    relations: str | None = None
+    checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.depth, self.heads, self.cond_dim, self.mlp_ratio) < 1:
+            raise UserError("width, depth, heads, cond_dim and mlp_ratio must all be at least 1.")
+        if self.width % (2 * self.heads):
+            raise UserError(
+                f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}, "
+                "because rotary positions turn pairs of coordinates within each head."
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise UserError(f"dropout must lie in [0, 1), not {self.dropout}.")
+        if self.soft_cap is not None and self.soft_cap <= 0.0:
+            raise UserError(f"soft_cap must be positive, or None for no cap, not {self.soft_cap}.")
+        if self.relations is not None and self.relations not in RELATIONS:
+            raise UserError(
+                f"unknown relations {self.relations!r}; choose one of {', '.join(sorted(RELATIONS))}."
+            )
+
+    @property
+    def head_dim(self) -> int:
+        return self.width // self.heads
+
+
+PRESETS: dict[str, Architecture] = {
+    # published sizes: `tiny` is the Sudoku network, `small` and `medium` the text networks
+    "tiny": Architecture(width=512, depth=8, heads=8, dropout=0.1),
+    "small": Architecture(width=768, depth=12, heads=12, dropout=0.1),
+    "medium": Architecture(width=1024, depth=24, heads=16, dropout=0.1),
+    # sizes of our own that train on a laptop
+    "cpu-nano": Architecture(width=64, depth=2, heads=2),
+    "cpu-micro": Architecture(width=128, depth=6, heads=4),
+    "cpu-mini": Architecture(width=256, depth=6, heads=4),
+}

@@ -1,0 +1,176 @@
+"""The denoiser of every method: state and time in, float32 logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from simplax.nn.architecture import Architecture
+from simplax.nn.attention import Cache, Rotary, visible
+from simplax.nn.inputs import GivenEmbedding, State, TokenEmbedding, VectorProjection
+from simplax.nn.relations import RelationBias
+from simplax.nn.transformer import Block, OutputLayer, Shared, SigmaMap, zero_linear
+
+SIGMA_MAX = 20.0  # schedules with alpha(1) = 0 reach infinity; published ones stop at 14 or below
+
+
+class Denoiser(nn.Module):
+    """One transformer for diffusion and autoregression.
+
+    `vocab_size` rows of the input embedding, `output_size` logits per position (as many unless said
+    otherwise). `time` maps t to the noise level the network is conditioned on (usually a schedule's `sigma`);
+    None means that it does not see the time, with the modulation kept as a learned constant, and
+    `adaln=False` removes the modulation. `input="vectors"` reads vectors of `vector_size` instead of tokens.
+    `autocast` is the dtype of matrix products and attention, None for float32; it is an attribute, and an
+    autocast region around the call changes nothing.
+
+    `forward == logits(features(...))`; a fused loss may use `features` and `head` and never hold all logits
+    at once.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        length: int,
+        architecture: Architecture,
+        *,
+        output_size: int | None = None,
+        time: Callable[[Tensor], Tensor] | None = None,
+        adaln: bool = True,
+        causal: bool = False,
+        input: Literal["tokens", "vectors"] = "tokens",
+        vector_size: int | None = None,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if (input == "vectors") != (vector_size is not None):
+            raise ValueError('give vector_size with input="vectors", and only then.')
+        if time is not None and not adaln:
+            raise ValueError("a denoiser without adaptive layer norm cannot see the time: leave `time` out.")
+        self.vocab_size, self.length, self.architecture = vocab_size, length, architecture
+        self.output_size = vocab_size if output_size is None else output_size
+        self.time, self.causal, self.autocast = time, causal, autocast
+
+        # registration order is the published one; what is ours comes last
+        a = architecture
+        cond_dim = a.cond_dim if adaln else None
+        self.vocab_embed: nn.Module = (
+            TokenEmbedding(vocab_size, a.width)
+            if vector_size is None
+            else VectorProjection(vector_size, a.width)
+        )
+        self.sigma_map = SigmaMap(cond_dim) if cond_dim is not None else None
+        self.rotary_emb = Rotary(a.head_dim, length)
+        self.blocks = nn.ModuleList(
+            Block(a.width, a.heads, a.mlp_ratio, a.dropout, cond_dim) for _ in range(a.depth)
+        )
+        self.output_layer = OutputLayer(a.width, self.output_size, cond_dim)
+        self.given_embed = GivenEmbedding(a.width) if a.given_embedding else None
+        self.self_condition_map = zero_linear(a.width, a.width, bias=False) if a.self_conditioning else None
+        self.relation_bias = RelationBias(a.relations, length, a.depth, a.heads) if a.relations else None
+
+    @property
+    def head(self) -> nn.Linear:
+        """The projection from features to logits, before the soft-cap."""
+        return self.output_layer.linear
+
+    def forward(
+        self,
+        z: State,
+        t: Tensor | None = None,
+        *,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
+        self_condition: State | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Float32 logits (b, l, output_size); the arguments are those of `features`."""
+        features = self.features(z, t, given=given, attend=attend, self_condition=self_condition, cache=cache)
+        return self.logits(features)
+
+    def features(
+        self,
+        z: State,
+        t: Tensor | None = None,
+        *,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
+        self_condition: State | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Hidden states (b, l, width), float32, after the final norm and modulation.
+
+        `z` ids (b, l), atoms, a dense simplex state (b, l, k), or vectors. `t` (b,) in [0, 1]. `given` (b, l)
+        marks clamped positions (read only by networks with a given embedding), `attend` (b, l) is False on
+        padding, `self_condition` is the previous prediction in any form that `z` may take (None at the first
+        step), and with a `cache` the state holds only the tokens that follow those already read.
+        """
+        with self._precision(None):
+            h = self._embed(z, given, self_condition)
+            cond = None if self.sigma_map is None else self.sigma_map(self._sigma(t, h.device))
+        start = 0 if cache is None else cache.length
+        stop = start + h.shape[1]
+        self._check(stop, attend, cache)
+        bias = None if self.relation_bias is None else self.relation_bias(start, stop)
+        # the kernel's own triangular mask is fastest, but knows neither padding, nor a bias, nor a past
+        kernel_causal = self.causal and attend is None and bias is None and start == 0
+        seen = None if kernel_causal else visible(start, stop, self.causal, attend, h.device)
+        cos, sin = self.rotary_emb(start, stop)
+        shared = Shared(cond, cos, sin, seen, kernel_causal)
+        with self._precision(self.autocast):
+            for layer, block in enumerate(self.blocks):
+                layer_bias = None if bias is None else bias[layer]
+                if self.architecture.checkpointing and self.training and torch.is_grad_enabled():
+                    h = checkpoint(block, h, shared, layer_bias, use_reentrant=False)
+                else:
+                    h = block(h, shared, layer_bias, layer, cache)
+            if cache is not None:
+                cache.advance(stop - start)
+            return self.output_layer(h, cond)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Float32 logits (b, l, output_size) of features, soft-capped if the architecture says so."""
+        with self._precision(self.autocast):
+            logits = self.head(features).float()
+        cap = self.architecture.soft_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def new_cache(self, batch: int) -> Cache:
+        """An empty key-value cache for `batch` sequences of up to `length` tokens, for causal networks."""
+        a, weight = self.architecture, self.head.weight
+        shape = (a.depth, batch, a.heads, self.length, a.head_dim)
+        dtype = weight.dtype if self.autocast is None else self.autocast
+        return Cache(*(torch.zeros(shape, dtype=dtype, device=weight.device) for _ in range(2)))
+
+    def _embed(self, z: State, given: Tensor | None, self_condition: State | None) -> Tensor:
+        h: Tensor = self.vocab_embed(z)
+        if self_condition is not None:
+            if self.self_condition_map is None:
+                raise ValueError("build the denoiser with self_conditioning=True, or pass no prediction.")
+            h = h + self.self_condition_map(self.vocab_embed(self_condition))
+        return h if self.given_embed is None else self.given_embed(h, given)
+
+    def _sigma(self, t: Tensor | None, device: torch.device) -> Tensor:
+        """The noise level (b,), or one zero for the whole batch when the network does not see the time."""
+        if self.time is None:
+            return torch.zeros(1, device=device)
+        if t is None:
+            raise ValueError("this denoiser is conditioned on time: pass t of shape (batch,).")
+        return self.time(t).float().clamp(max=SIGMA_MAX).reshape(-1)
+
+    def _check(self, stop: int, attend: Tensor | None, cache: Cache | None) -> None:
+        if stop > self.length:
+            raise ValueError(f"{stop} positions are more than the {self.length} this denoiser was built for.")
+        if cache is not None and not self.causal:
+            raise ValueError("only a causal denoiser can use a cache: build it with causal=True.")
+        if cache is not None and attend is not None:
+            raise ValueError("a cache and padding do not mix: generate sequences of one length together.")
+
+    def _precision(self, dtype: torch.dtype | None) -> torch.autocast:
+        """Exactly this precision inside, whatever autocast region the caller is in."""
+        device_type = self.head.weight.device.type
+        return torch.autocast(device_type, dtype=dtype, enabled=dtype is not None)

@@ -1,0 +1,1 @@
+"""Losses on logits and clean ids, in nats per token."""

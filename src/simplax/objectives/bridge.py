@@ -1,0 +1,138 @@
+"""Reverse-bridge losses as training calls them: from logits and clean ids, on any form of the simplex state.
+
+Values are in nats per token and equal the functions of `simplax.functional`, but no one-hot row is built: with clean ids
+p_t takes two values per position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simplax import functional
+from simplax.functional._stable import expm1_minus, log_over_prior
+from simplax.processes.uniform import Prior
+from simplax.simplex import Marginal, SimplexState
+
+
+def rate_density(
+    logits: Tensor, x: Tensor, state: SimplexState, alpha: Tensor, rate: Tensor, prior: Prior
+) -> Tensor:
+    """l_ct with its constants restored (eq. 16), shape (batch, length); `alpha`, `rate` broadcast as (batch, 1).
+
+    At a vertex this is the UDLM density, so UDLM is this function on `Marginal` with eta = 0.
+    """
+    log_hat, log_p, pi = _log_ratios(logits, x, alpha, prior)
+    delta = log_hat - log_p
+    divergence = (pi * log_p.exp() * expm1_minus(delta)).sum(-1)
+    weight = (-log_p).exp()
+    return rate.to(logits.dtype) * (state.expect(weight * expm1_minus(-delta)) + state.expect(weight) * divergence)
+
+
+def bridge_kl(
+    logits: Tensor, x: Tensor, state: SimplexState, alpha_s: Tensor, alpha_t: Tensor, prior: Prior
+) -> Tensor:
+    """The relaxed bridge over a finite step (eq. 14), which is linear in w like its density."""
+    hat_t, p_t, pi = _log_ratios(logits, x, alpha_t, prior)
+    hat_s, p_s, _ = _log_ratios(logits, x, alpha_s, prior)
+    keep = (alpha_t / alpha_s).to(logits.dtype)
+    mass_s = pi * p_s.exp()
+    gain_s = torch.where(mass_s > 0, hat_s - p_s, 0.0)
+    lifted = keep * state.expect((p_s - p_t).exp() * gain_s) + (1 - keep) * state.expect((-p_t).exp()) * (
+        mass_s * gain_s
+    ).sum(-1)
+    return state.expect(hat_t - p_t) - lifted
+
+
+def _log_ratios(logits: Tensor, x: Tensor, alpha: Tensor, prior: Prior) -> tuple[Tensor, Tensor, Tensor]:
+    """log(p_hat / pi), log(p / pi) and pi itself."""
+    pi = prior.dense(logits)
+    a = alpha.to(logits.dtype).unsqueeze(-1)
+    log_hat = log_over_prior(torch.softmax(logits, dim=-1), a, pi)
+    ids = x.unsqueeze(-1)
+    at_x = torch.log1p(a * (1 / pi[ids] - 1))
+    log_p = torch.log1p(-a).expand(log_hat.shape).scatter(-1, ids, at_x.expand(ids.shape))
+    return log_hat, log_p, pi
+
+
+Objective = Callable[[Tensor, Tensor, SimplexState, Tensor, Tensor, Tensor, Prior], Tensor]
+
+
+@dataclass(frozen=True)
+class FiniteStep:
+    """A surrogate of appendix E over steps of length 1/num_steps, times num_steps: the sum over a chain.
+
+    `bridge` is the paper's objective before its limit; `tight_discrete`, `tight_joint` and `loose_joint` are not
+    linear in w, or need eta at s, and want a drawn state.
+    """
+
+    surrogate: str = "bridge"
+    num_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.surrogate not in SURROGATES:
+            raise ValueError(f"unknown surrogate {self.surrogate!r}: choose one of {', '.join(SURROGATES)}")
+
+    @property
+    def has_simplex_target(self) -> bool:
+        return SURROGATES[self.surrogate].has_simplex_target
+
+    def __call__(
+        self,
+        logits: Tensor,
+        x: Tensor,
+        state: SimplexState,
+        alpha_s: Tensor,
+        alpha_t: Tensor,
+        eta_s: Tensor,
+        prior: Prior,
+    ) -> Tensor:
+        return self.num_steps * SURROGATES[self.surrogate].value(logits, x, state, alpha_s, alpha_t, eta_s, prior)
+
+
+@dataclass(frozen=True)
+class _Surrogate:
+    value: Objective
+    has_simplex_target: bool
+
+
+def _bridge(
+    logits: Tensor,
+    x: Tensor,
+    state: SimplexState,
+    alpha_s: Tensor,
+    alpha_t: Tensor,
+    eta_s: Tensor,
+    prior: Prior,
+) -> Tensor:
+    return bridge_kl(logits, x, state, alpha_s, alpha_t, prior)
+
+
+def _dense_surrogate(function: Callable[..., Tensor], takes_eta: bool) -> Objective:
+    def value(
+        logits: Tensor,
+        x: Tensor,
+        state: SimplexState,
+        alpha_s: Tensor,
+        alpha_t: Tensor,
+        eta_s: Tensor,
+        prior: Prior,
+    ) -> Tensor:
+        if isinstance(state, Marginal):
+            raise ValueError("this surrogate is not linear in w: use form='atoms' or form='dense'")
+        w = state.dense(prior.size).w.to(logits.dtype)
+        scalars = (alpha_s, alpha_t, eta_s) if takes_eta else (alpha_s, alpha_t)
+        return function(x, torch.softmax(logits, -1), w, *scalars, prior.dense(logits), validate=False)
+
+    return value
+
+
+SURROGATES = {
+    "bridge": _Surrogate(_bridge, False),
+    "tight_discrete": _Surrogate(_dense_surrogate(functional.tight_discrete, False), False),
+    "tight_joint": _Surrogate(_dense_surrogate(functional.tight_joint, True), True),
+    "loose_joint": _Surrogate(_dense_surrogate(functional.loose_joint, True), True),
+}

@@ -1,0 +1,1 @@
+"""Forward processes and their bridges."""

@@ -1,0 +1,98 @@
+"""The uniform corruption process for any strictly positive prior pi, and exact draws from it and from its bridge.
+
+Nothing here builds a K-vector in float64. A draw from the reverse posterior is a mixture of three branches (stay, draw
+from the prediction, draw from the prior) whose probabilities need the prediction at one id only; only positions that
+take the second branch pay for a categorical draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simplax.random import Keys, categorical
+
+
+@dataclass(frozen=True)
+class Prior:
+    """pi over `size` categories; `probs=None` is the uniform one."""
+
+    size: int
+    probs: Tensor | None = None
+
+    def at(self, ids: Tensor) -> Tensor | float:
+        return 1.0 / self.size if self.probs is None else self.probs.to(ids.device)[ids]
+
+    def dense(self, like: Tensor) -> Tensor:
+        if self.probs is None:
+            return torch.full((self.size,), 1.0 / self.size, dtype=like.dtype, device=like.device)
+        return self.probs.to(like)
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Ids from pi by inverse CDF at the uniforms `u`."""
+        if self.probs is None:
+            return (u * self.size).long().clamp(max=self.size - 1)
+        cumulative = self.probs.double().cumsum(0).to(u.device)
+        return torch.searchsorted(cumulative, u.double() * cumulative[-1], right=True).clamp(max=self.size - 1)
+
+
+class Prediction:
+    """x_hat held as logits and one normaliser per position; the dense form is built only when asked for."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+        self.log_normaliser = torch.logsumexp(logits, dim=-1)
+
+    @property
+    def size(self) -> int:
+        return self.logits.shape[-1]
+
+    def at(self, ids: Tensor) -> Tensor:
+        """x_hat at one id per position, or at several when `ids` has one more axis."""
+        if ids.dim() == self.logits.dim():
+            return torch.exp(self.logits.gather(-1, ids) - self.log_normaliser.unsqueeze(-1))
+        return torch.exp(self.logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - self.log_normaliser)
+
+    def probs(self) -> Tensor:
+        return torch.exp(self.logits - self.log_normaliser.unsqueeze(-1))
+
+    def draw(self, where: Tensor, u: Tensor) -> Tensor:
+        """One id per True entry of `where` (leading shape, or leading shape x J), by inverse CDF."""
+        rows = where.nonzero()
+        lead = self.logits.dim() - 1
+        logits = self.logits[tuple(rows[:, :lead].T)]
+        return categorical(torch.softmax(logits, dim=-1), u[where])
+
+
+def corrupt(x: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:
+    """z_t ~ Cat(alpha_t x + (1 - alpha_t) pi) for ids `x` (batch, length); `alpha_t` broadcasts."""
+    u = keys.uniform(2, *x.shape[1:])
+    return torch.where(u[:, 0] < alpha_t, x, prior.draw(u[:, 1]))
+
+
+def draw_marginal(prediction: Prediction, alpha: Tensor, prior: Prior, keys: Keys, count: int) -> Tensor:
+    """`count` ids per position from p_hat = alpha x_hat + (1 - alpha) pi, shape (batch, length, count)."""
+    u = keys.uniform(2, prediction.logits.shape[1], count)
+    from_prediction = u[:, 0] < alpha.unsqueeze(-1)
+    ids = prior.draw(u[:, 1])
+    ids[from_prediction] = prediction.draw(from_prediction, u[:, 1])
+    return ids
+
+
+def draw_bridge(
+    anchor: Tensor, prediction: Prediction, alpha_s: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys
+) -> Tensor:
+    """z_s ~ r_{s|t}(x_hat, anchor) by its three branches; exact for every strictly positive pi."""
+    at_anchor, pi = prediction.at(anchor).double(), prior.at(anchor)
+    p_s = alpha_s * at_anchor + (1 - alpha_s) * pi
+    p_t = alpha_t * at_anchor + (1 - alpha_t) * pi
+    keep = alpha_t / alpha_s
+    stay = keep * p_s / p_t
+    redraw = (1 - keep) * pi * alpha_s / p_t
+    u = keys.uniform(2, *anchor.shape[1:])
+    z = torch.where(u[:, 0] < stay, anchor, prior.draw(u[:, 1]))
+    from_prediction = (u[:, 0] >= stay) & (u[:, 0] < stay + redraw)
+    z[from_prediction] = prediction.draw(from_prediction, u[:, 1])
+    return z

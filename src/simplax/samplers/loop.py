@@ -1,0 +1,123 @@
+"""The only sampling loop: it owns seeds, pinning of given positions, network calls, trajectories and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simplax.nn import call
+from simplax.processes.uniform import Prediction, Prior
+from simplax.random import Keys
+from simplax.samplers.base import Sampler, Setting
+from simplax.samplers.transforms import LogitTransform, compose, nucleus, temperature as divide_by
+from simplax.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class Samples:
+    """`tokens` (batch, length); `nfe` network calls per sequence; `trajectory` (steps + 1, batch, length) if asked for."""
+
+    tokens: Tensor
+    nfe: int
+    seeds: Tensor
+    times: Tensor
+    trajectory: Tensor | None = None
+
+
+class _Network:
+    """The denoiser as samplers see it: counted, with logits transformed, fed its own last prediction if it wants it."""
+
+    def __init__(self, denoiser: Callable[..., Tensor], transform: LogitTransform, context: dict[str, Any]) -> None:
+        self.denoiser, self.transform, self.context = denoiser, transform, context
+        self.wants_previous = bool(getattr(denoiser, "self_conditioning", False))
+        self.previous: Tensor | None = None
+        self.calls = 0
+
+    def __call__(self, state: object, t: Tensor) -> Prediction:
+        self.calls += 1
+        context = self.context | ({"self_condition": self.previous} if self.wants_previous else {})
+        logits = call(self.denoiser, state, t, **context).float()
+        if self.wants_previous:
+            self.previous = torch.softmax(logits, dim=-1)
+        return Prediction(self.transform(logits))
+
+
+@torch.no_grad()
+def sample(
+    denoiser: Callable[..., Tensor],
+    shape: tuple[int, int],
+    *,
+    sampler: Sampler[Any],
+    schedule: Schedule,
+    num_steps: int,
+    vocab_size: int,
+    pi: Tensor | None = None,
+    seeds: Sequence[int] | Tensor | torch.Generator | None = None,
+    tokens: Tensor | None = None,
+    given: Tensor | None = None,
+    attend: Tensor | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    trajectory: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Samples:
+    """Draw `shape = (batch, length)` sequences with any callable `denoiser(z, t) -> logits`.
+
+    `seeds` are one integer per sample (a sample's noise depends on its own seed alone), a torch generator, or `None`
+    for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
+    """
+    batch, length = shape
+    if (tokens is None) != (given is None):
+        raise ValueError("tokens and given go together: pass both to hold positions fixed, or neither")
+    device = _device(denoiser, tokens)
+    seed_values = _seeds(seeds, batch).to(device)
+    keys = Keys.from_seeds(seed_values)
+    setting = Setting(batch, length, Prior(vocab_size, pi), schedule, num_steps)
+    network = _Network(denoiser, _transform(temperature, top_p), {"given": given, "attend": attend})
+
+    def pinned(state: Any) -> Any:
+        return state if tokens is None or given is None else sampler.pin(state, tokens, given)
+
+    times = sampler.grid(num_steps).to(device)
+    state = pinned(sampler.init(setting, keys.fold_in(0)))
+    path = [sampler.tokens(state)] if trajectory else []
+    for n, (t, s) in enumerate(zip(times[:-1], times[1:])):
+        state = pinned(sampler.step(state, _at(network, batch), t, s, setting, keys.fold_in(1, n)))
+        if trajectory:
+            path.append(sampler.tokens(state))
+        if progress is not None:
+            progress(n + 1, len(times) - 1)
+    state = pinned(sampler.finish(state, _at(network, batch), times[-1], setting, keys.fold_in(2)))
+    result = sampler.tokens(state)
+    return Samples(result, network.calls, seed_values, times, torch.stack([*path[:-1], result]) if trajectory else None)
+
+
+def _at(network: _Network, batch: int) -> Callable[[object, Tensor], Prediction]:
+    """Networks take one time per sample."""
+    return lambda state, t: network(state, t.to(torch.float32).expand(batch))
+
+
+def _transform(temperature: float, top_p: float) -> LogitTransform:
+    """Neutral settings cost nothing: no copy of the logits is made for them."""
+    transforms = [divide_by(temperature)] if temperature != 1.0 else []
+    return compose(*transforms, nucleus(top_p)) if top_p < 1.0 else compose(*transforms)
+
+
+def _seeds(seeds: Sequence[int] | Tensor | torch.Generator | None, batch: int) -> Tensor:
+    if seeds is None or isinstance(seeds, torch.Generator):
+        return torch.randint(0, 2**62, (batch,), generator=seeds)
+    values = torch.as_tensor(seeds, dtype=torch.int64)
+    if values.shape != (batch,):
+        raise ValueError(f"seeds must be one integer per sample: got shape {tuple(values.shape)} for {batch} samples")
+    return values
+
+
+def _device(denoiser: Callable[..., Tensor], tokens: Tensor | None) -> torch.device:
+    if isinstance(denoiser, torch.nn.Module):
+        for parameter in denoiser.parameters():
+            return parameter.device
+    return torch.device("cpu") if tokens is None else tokens.device

@@ -1,0 +1,198 @@
+"""The simplex state w_t in three interchangeable forms (section 3 and appendix A of the paper).
+
+`Dense` is the paper's literal text, a K-vector per position. `Atoms` is the same law by stick breaking: a handful of
+weighted ids, because Dir(eta p) at small eta is almost a vertex. `Marginal` is E[w_t | z_t, x], all that matters to a
+denoiser which does not read w: loss and reverse posterior are linear in w.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simplax.functional.distributions import log_dirichlet_sample
+from simplax.processes.uniform import Prior, corrupt
+from simplax.random import Keys, categorical
+
+ATOM_TOLERANCE = 1e-16
+
+
+class SimplexState(abc.ABC):
+    """A state that enters losses through inner products <w, values> only."""
+
+    @abc.abstractmethod
+    def expect(self, values: Tensor) -> Tensor:
+        """<w, values> over the last axis of `values` (batch, length, K)."""
+
+    @abc.abstractmethod
+    def dense(self, size: int) -> Dense:
+        """The same state as a K-vector per position."""
+
+
+@dataclass(frozen=True)
+class Dense(SimplexState):
+    w: Tensor
+
+    def expect(self, values: Tensor) -> Tensor:
+        return (self.w.to(values.dtype) * values).sum(-1)
+
+    def dense(self, size: int) -> Dense:
+        return self
+
+
+@dataclass(frozen=True)
+class Atoms(SimplexState):
+    """w = sum_j weights_j e_{ids_j}; ids may repeat."""
+
+    ids: Tensor
+    weights: Tensor
+
+    def expect(self, values: Tensor) -> Tensor:
+        return (self.weights.to(values.dtype) * values.gather(-1, self.ids)).sum(-1)
+
+    def dense(self, size: int) -> Dense:
+        w = torch.zeros(*self.ids.shape[:-1], size, dtype=self.weights.dtype, device=self.ids.device)
+        return Dense(w.scatter_add(-1, self.ids, self.weights))
+
+
+@dataclass(frozen=True)
+class Marginal(SimplexState):
+    """E[w_t | z_t, x] = (eta p_t + e_{z_t}) / (1 + eta), with p_t = alpha x + (1 - alpha) pi for ids `x`."""
+
+    z: Tensor
+    x: Tensor
+    alpha: Tensor
+    eta: Tensor
+    prior: Prior
+
+    def expect(self, values: Tensor) -> Tensor:
+        def at(ids: Tensor) -> Tensor:
+            return values.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+        alpha, eta = self.alpha.to(values.dtype), self.eta.to(values.dtype)
+        base = values.mean(-1) if self.prior.probs is None else values @ self.prior.dense(values)
+        p_t = alpha * at(self.x) + (1 - alpha) * base
+        return (at(self.z) + eta * p_t) / (1 + eta)
+
+    def dense(self, size: int) -> Dense:
+        eye = torch.eye(size, dtype=self.eta.dtype, device=self.z.device)
+        p_t = self.alpha.unsqueeze(-1) * eye[self.x] + (1 - self.alpha).unsqueeze(-1) * self.prior.dense(eye)
+        eta = self.eta.unsqueeze(-1)
+        return Dense((eta * p_t + eye[self.z]) / (1 + eta))
+
+
+def num_atoms(eta: float, tolerance: float = ATOM_TOLERANCE) -> int:
+    """Sticks needed so that the mass left, (eta / (1 + eta))^J in the mean, is below `tolerance`."""
+    if eta <= 0:
+        return 1
+    return max(2, math.ceil(math.log(tolerance) / math.log(eta / (1 + eta))))
+
+
+def stick_weights(eta: Tensor, count: int, keys: Keys, length: int) -> Tensor:
+    """Weights (batch, length, count) of a stick-breaking draw; the last stick takes the remainder."""
+    u = keys.uniform(length, count - 1)
+    exponent = eta.double().unsqueeze(-1).clamp(min=1e-12)
+    rest = torch.exp(torch.log(u) / exponent)  # 1 - beta = U^(1/eta) for beta ~ Beta(1, eta)
+    left = torch.cumprod(rest, dim=-1)
+    before = torch.nn.functional.pad(left[..., :-1], (1, 0), value=1.0)
+    return torch.cat([before * (1 - rest), left[..., -1:]], dim=-1)
+
+
+def vertex(z: Tensor) -> Atoms:
+    """The state that sits on the token itself: w = e_z."""
+    return Atoms(z.unsqueeze(-1), torch.ones(*z.shape, 1, dtype=torch.float64, device=z.device))
+
+
+def draw_atoms(z: Tensor, more: Callable[[Keys, int], Tensor], eta: Tensor, count: int, keys: Keys) -> Atoms:
+    """w ~ Dir(eta p + e_z) as atoms: the first sits on z, the others on draws from p made by `more(keys, n)`."""
+    if count < 2:
+        return vertex(z)
+    weights = stick_weights(eta.expand(z.shape), count, keys.fold_in(0), z.shape[1])
+    return Atoms(torch.cat([z.unsqueeze(-1), more(keys.fold_in(1), count - 1)], dim=-1), weights)
+
+
+def draw_dense(z: Tensor, p: Tensor, eta: Tensor, keys: Keys) -> Dense:
+    """w ~ Dir(eta p + e_z) as the paper draws it: float64, concentrations kept in [1e-10, 1e8]."""
+    shift = torch.nn.functional.one_hot(z, p.shape[-1])
+    concentration = eta.double().unsqueeze(-1) * p.double() + shift
+    rows = [log_dirichlet_sample(c, g) for c, g in zip(concentration.cpu(), keys.generators())]
+    return Dense(torch.stack(rows).exp().to(z.device))
+
+
+def decode(w: Dense | Atoms, keys: Keys) -> Tensor:
+    """z ~ Cat(w), the exact decoder (eq. 8)."""
+    weights = w.w if isinstance(w, Dense) else w.weights
+    index = categorical(weights, keys.uniform(*weights.shape[1:-1]))
+    return index if isinstance(w, Dense) else w.ids.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+
+def pinned(w: Dense | Atoms, tokens: Tensor, given: Tensor) -> Dense | Atoms:
+    """The same state with given positions on the vertex of their token."""
+    given, tokens = given.unsqueeze(-1), tokens.clamp(min=0)
+    if isinstance(w, Dense):
+        corner = torch.nn.functional.one_hot(tokens, w.w.shape[-1])
+        return Dense(torch.where(given, corner.to(w.w.dtype), w.w))
+    first = torch.zeros_like(w.weights)
+    first[..., 0] = 1.0
+    return Atoms(torch.where(given, tokens.unsqueeze(-1), w.ids), torch.where(given, first, w.weights))
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a draw of (w_t, z_t) from clean ids is represented; `readable` states can be a network's input."""
+
+    name: str
+    readable: bool
+    draw: Callable[[Tensor, Tensor, Tensor, float, Prior, Keys], tuple[SimplexState, Tensor]]
+
+
+def _joint_dense(
+    x: Tensor, alpha: Tensor, eta: Tensor, largest: float, prior: Prior, keys: Keys
+) -> tuple[SimplexState, Tensor]:
+    del largest
+    z = corrupt(x, alpha, prior, keys.fold_in(0))
+    one_hot = torch.nn.functional.one_hot(x, prior.size).double()
+    a = alpha.expand(x.shape).unsqueeze(-1)
+    p = a * one_hot + (1 - a) * prior.dense(one_hot)
+    return draw_dense(z, p, eta.expand(x.shape), keys.fold_in(1)), z
+
+
+def _joint_atoms(
+    x: Tensor, alpha: Tensor, eta: Tensor, largest: float, prior: Prior, keys: Keys
+) -> tuple[SimplexState, Tensor]:
+    count = num_atoms(largest)
+    if count > prior.size:  # large eta over few categories: the K-vector is the smaller of the two
+        return _joint_dense(x, alpha, eta, largest, prior, keys)
+    z = corrupt(x, alpha, prior, keys.fold_in(0))
+
+    def more(keys: Keys, n: int) -> Tensor:
+        repeated = x.unsqueeze(-1).expand(*x.shape, n)
+        return corrupt(repeated, alpha.expand(x.shape).unsqueeze(-1), prior, keys)
+
+    return draw_atoms(z, more, eta, count, keys.fold_in(1)), z
+
+
+def _joint_marginal(
+    x: Tensor, alpha: Tensor, eta: Tensor, largest: float, prior: Prior, keys: Keys
+) -> tuple[SimplexState, Tensor]:
+    del largest
+    z = corrupt(x, alpha, prior, keys.fold_in(0))
+    return Marginal(z, x, alpha, eta, prior), z
+
+
+FORMS = {
+    "dense": Form("dense", True, _joint_dense),
+    "atoms": Form("atoms", True, _joint_atoms),
+    "marginal": Form("marginal", False, _joint_marginal),
+}
+
+
+def form(name: str) -> Form:
+    if name not in FORMS:
+        raise ValueError(f"unknown form of the simplex state {name!r}: choose one of {', '.join(FORMS)}")
+    return FORMS[name]

@@ -1,0 +1,70 @@
+"""The few types every part of the library shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from simplax.random import Keys
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of token sequences.
+
+    `tokens` (batch, length) ids. `given` marks positions that are never noised and never scored: prompts, clues,
+    the known part of an infilling problem are all the same thing. `scored` marks positions whose loss counts.
+    `attend` is False on padding, or `None` when there is none.
+    """
+
+    tokens: Tensor
+    given: Tensor
+    scored: Tensor
+    attend: Tensor | None = None
+
+    @staticmethod
+    def of(tokens: Tensor, given: Tensor | None = None, attend: Tensor | None = None) -> Batch:
+        """All positions scored but the given and the padded ones."""
+        given = torch.zeros_like(tokens, dtype=torch.bool) if given is None else given
+        scored = ~given if attend is None else ~given & attend
+        return Batch(tokens, given, scored, attend)
+
+    def to(self, device: torch.device | str) -> Batch:
+        attend = None if self.attend is None else self.attend.to(device)
+        return Batch(self.tokens.to(device), self.given.to(device), self.scored.to(device), attend)
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What a loss may depend on besides weights and data, all of it explicit.
+
+    `keys` one key per sample, `u` one stratified number in [0, 1) per sample (the method maps it to a time),
+    `step` the optimiser step (curricula read it).
+    """
+
+    keys: Keys
+    u: Tensor
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`per_token` (batch, length) in nats, zero where `scored` is False; the trainer sums and divides."""
+
+    per_token: Tensor
+    scored: Tensor
+
+    def mean(self) -> Tensor:
+        return self.per_token.sum() / self.scored.sum().clamp(min=1)
+
+
+class DenoiserFn(Protocol):
+    """Anything that maps a noisy state and a time `(batch,)` to logits `(batch, length, vocab)`.
+
+    Keyword arguments `given` and `attend` are passed to callables that accept them, and to no others.
+    """
+
+    def __call__(self, z: Tensor, t: Tensor) -> Tensor: ...

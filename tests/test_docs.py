@@ -1,0 +1,77 @@
+"""The documentation stays in step with the code."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simplax import functional, samplers
+
+ROOT = Path(__file__).parents[1]
+NUM_EQUATIONS = 124  # numbered equations of the paper, main text and appendices
+
+
+def equations() -> dict[int, tuple[str, str, str]]:
+    """Rows of docs/equations.md by equation number: what it says, functions, tests."""
+    rows = {}
+    for line in (ROOT / "docs" / "equations.md").read_text().splitlines():
+        if match := re.match(r"\| \((\d+)\)(.*?) \| (.*?) \| (.*?) ?\|$", line):
+            rows[int(match[1])] = (match[2], match[3], match[4])
+    return rows
+
+
+def public_functions() -> dict[str, object]:
+    return {
+        name: value
+        for name, value in vars(functional).items()
+        if not name.startswith("_") and callable(value)
+    }
+
+
+def test_equations_table_is_complete() -> None:
+    rows = equations()
+    assert list(rows) == list(range(1, NUM_EQUATIONS + 1))
+    for number, (says, where, _) in rows.items():
+        assert says.split("<br>")[-1] and where, number
+    labels = re.findall(r"`(eq:\w+)`", "".join(says for says, _, _ in rows.values()))
+    assert len(labels) == len(set(labels))
+
+
+def test_equations_table_names_what_exists() -> None:
+    for number, (_, where, tests) in equations().items():
+        for module, name in re.findall(r"`(?:(samplers|schedules|simplex|times)\.)?(\w+)[\w.]*`", where):
+            owner = importlib.import_module(f"simplax.{module}") if module else functional
+            assert hasattr(owner, name), (number, name)
+        for test in re.findall(r"`([^`]+)`", tests):
+            path, _, function = test.partition("::")
+            assert (ROOT / "tests" / path).is_file(), (number, test)
+            assert f"def {function}" in (ROOT / "tests" / path).read_text(), (number, test)
+
+
+def test_equation_numbers_in_docstrings_agree_with_the_table() -> None:
+    rows = equations()
+    for name, value in {**public_functions(), "samplers.Simplax": samplers.Simplax}.items():
+        for group in re.findall(r"eqs?\. ((?:\d+(?:, | and | to )?)+)", inspect.getdoc(value) or ""):
+            for number in map(int, re.findall(r"\d+", group)):
+                assert f"`{name}`" in rows[number][1], f"{name} claims equation {number}, the table does not"
+
+
+def test_every_public_function_has_an_api_entry() -> None:
+    page = (ROOT / "docs" / "api" / "functional.md").read_text()
+    documented = re.findall(r"^::: simplax\.functional\.(\w+)$", page, re.M)
+    assert sorted(documented) == sorted(public_functions())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="the docs extra is not installed")
+def test_site_builds_strictly() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
