@@ -58,7 +58,7 @@ def test_equations_table_names_what_exists() -> None:
 def test_equation_numbers_in_docstrings_agree_with_the_table() -> None:
     rows = equations()
     for name, value in {**public_functions(), "samplers.Simplax": samplers.Simplax}.items():
-        for group in re.findall(r"eqs?\. ((?:\d+(?:, | and | to )?)+)", inspect.getdoc(value) or ""):
+        for group in re.findall(r"\(eqs?\. ((?:\d+(?:, | and | to )?)+)\)", inspect.getdoc(value) or ""):
             for number in map(int, re.findall(r"\d+", group)):
                 assert f"`{name}`" in rows[number][1], f"{name} claims equation {number}, the table does not"
 

@@ -1,7 +1,7 @@
 """The Dirichlet concentration eta_t: constant, or a schedule.
 
-In the sampler eta/(1 + eta) is the chance that a step re-anchors a token on a fresh draw from the previous prediction: a
-corrector strength. It may be chosen at sampling time, independently of training.
+In the sampler eta/(1 + eta) is the chance that a step re-anchors a token on a fresh draw from the previous prediction:
+a corrector strength. It may be chosen at sampling time, independently of training.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Constant(Concentration):
 
 @dataclass(frozen=True)
 class Vanishing(Concentration):
-    """eta = value * ((t - until) / (1 - until))^power, zero for t <= until: correct while noisy, preserve the law late."""
+    """eta = value * ((t - until) / (1 - until))^power and zero before `until`: it corrects while noisy and lets go."""
 
     value: float = 10.0
     power: float = 1.0
@@ -62,12 +62,15 @@ class PerToken(Concentration):
     redraws: float = 1.0
 
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
-        chance = min(self.redraws / num_steps, 1.0 - 1e-6)
-        return torch.full_like(t, chance / (1.0 - chance))
+        return torch.full_like(t, self._value(num_steps))
 
     @property
     def largest(self) -> float:
-        return self.redraws
+        return self._value(num_steps=1)
+
+    def _value(self, num_steps: int) -> float:
+        chance = min(self.redraws / num_steps, 1.0 - 1e-6)
+        return chance / (1.0 - chance)
 
 
 def as_concentration(eta: float | Concentration) -> Concentration:

@@ -62,7 +62,9 @@ class Keys:
         """Keys of the draw named by `path`, independent of those of every other path."""
         state = self.state
         for number in path:
-            state = mix64(state ^ mix64(torch.full((), number + 1, dtype=torch.int64, device=state.device) * _GOLDEN))
+            state = mix64(
+                state ^ mix64(torch.full((), number + 1, dtype=torch.int64, device=state.device) * _GOLDEN)
+            )
         return Keys(state)
 
     def to(self, device: torch.device | str) -> Keys:
@@ -77,7 +79,8 @@ class Keys:
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """`(batch, *shape)` numbers in the *open* interval (0, 1): their logarithm is finite."""
         if dtype == torch.float64:
-            return (_shift_right(self.bits(*shape), 11).to(torch.float64) + 0.5) * 2.0**-53
+            # 52 bits and a half: with 53 the half would be rounded away, and the largest number up to one
+            return (_shift_right(self.bits(*shape), 12).to(torch.float64) + 0.5) * 2.0**-52
         return (_shift_right(self.bits(*shape), 41).to(torch.float32) + 0.5) * 2.0**-23
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -85,7 +88,7 @@ class Keys:
         return torch.special.ndtri(self.uniform(*shape)).to(dtype)
 
     def randint(self, high: int, *shape: int) -> Tensor:
-        """`(batch, *shape)` integers in [0, high); the bias is below `high / 2**53`."""
+        """`(batch, *shape)` integers in [0, high); the bias is below `high / 2**52`."""
         return (self.uniform(*shape) * high).long().clamp_(max=high - 1)
 
     def generators(self) -> list[torch.Generator]:
@@ -95,12 +98,15 @@ class Keys:
 
 
 def categorical(probs: Tensor, u: Tensor) -> Tensor:
-    """Index drawn from each row of `probs` (last axis, need not be normalised) by inverse CDF at the uniform `u`.
+    """Index drawn from each row of `probs` (last axis, need not be normalised) by inverse CDF at the uniforms `u`.
 
-    Exact to float64 in the cumulative sum. For long rows the sum is taken in two levels (block totals, then one
-    block), so that no float64 copy of the whole row exists and rare categories keep their probability: a float32
-    exponential race cannot see events rarer than 6e-8.
+    `u` has the leading shape of `probs`, or one more axis for several draws from each row. Exact to float64 in the
+    cumulative sum. For long rows the sum is taken in two levels (block totals, then one block), so that no float64
+    copy of the whole row exists and rare categories keep their probability: a float32 exponential race cannot see
+    events rarer than 6e-8.
     """
+    if u.dim() < probs.dim():
+        return categorical(probs, u.unsqueeze(-1)).squeeze(-1)
     k = probs.shape[-1]
     if k <= 512:
         return _invert(probs.double(), u)
@@ -108,19 +114,21 @@ def categorical(probs: Tensor, u: Tensor) -> Tensor:
     blocks = torch.nn.functional.pad(probs, (0, -k % width)).unflatten(-1, (-1, width))
     totals = blocks.sum(-1, dtype=torch.float64)
     cumulative = totals.cumsum(-1)
-    target = u.double() * cumulative[..., -1]
-    block = torch.searchsorted(cumulative, target.unsqueeze(-1), right=True).clamp(max=totals.shape[-1] - 1)
+    target = u.double() * cumulative[..., -1:]
+    block = _first_above(cumulative, target, totals > 0)
     before = cumulative.gather(-1, block) - totals.gather(-1, block)
-    row = blocks.gather(-2, block.unsqueeze(-1).expand(*block.shape, width)).squeeze(-2).double()
-    rest = ((target.unsqueeze(-1) - before) / row.sum(-1, keepdim=True)).squeeze(-1)
-    inside = _invert(row, rest.clamp(0.0, 1.0))
-    return (block.squeeze(-1) * width + inside).clamp(max=k - 1)
+    row = blocks.gather(-2, block.unsqueeze(-1).expand(*block.shape, width)).double()
+    rest = ((target - before) / row.sum(-1)).clamp(0.0, 1.0)
+    return block * width + _invert(row, rest.unsqueeze(-1)).squeeze(-1)
 
 
 def _invert(probs: Tensor, u: Tensor) -> Tensor:
     cumulative = probs.cumsum(-1)
-    target = (u.double() * cumulative[..., -1]).unsqueeze(-1)
-    index = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-    # rounding may push the target onto the total: step back to the last category that has mass
-    last = (probs > 0).int().cumsum(-1).argmax(-1)
+    return _first_above(cumulative, u.double() * cumulative[..., -1:], probs > 0)
+
+
+def _first_above(cumulative: Tensor, target: Tensor, has_mass: Tensor) -> Tensor:
+    index = torch.searchsorted(cumulative, target, right=True)
+    # rounding may push the target onto the total: step back to the last entry that has mass
+    last = has_mass.int().cumsum(-1).argmax(-1, keepdim=True)
     return torch.minimum(index, last)

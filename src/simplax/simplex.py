@@ -97,10 +97,10 @@ def stick_weights(eta: Tensor, count: int, keys: Keys, length: int) -> Tensor:
     """Weights (batch, length, count) of a stick-breaking draw; the last stick takes the remainder."""
     u = keys.uniform(length, count - 1)
     exponent = eta.double().unsqueeze(-1).clamp(min=1e-12)
-    rest = torch.exp(torch.log(u) / exponent)  # 1 - beta = U^(1/eta) for beta ~ Beta(1, eta)
-    left = torch.cumprod(rest, dim=-1)
+    log_rest = torch.log(u) / exponent  # 1 - beta = U^(1/eta) for beta ~ Beta(1, eta)
+    left = torch.cumsum(log_rest, dim=-1).exp()
     before = torch.nn.functional.pad(left[..., :-1], (1, 0), value=1.0)
-    return torch.cat([before * (1 - rest), left[..., -1:]], dim=-1)
+    return torch.cat([before * -torch.expm1(log_rest), left[..., -1:]], dim=-1)
 
 
 def vertex(z: Tensor) -> Atoms:
@@ -125,7 +125,7 @@ def draw_dense(z: Tensor, p: Tensor, eta: Tensor, keys: Keys) -> Dense:
 
 
 def decode(w: Dense | Atoms, keys: Keys) -> Tensor:
-    """z ~ Cat(w), the exact decoder (eq. 8)."""
+    """z ~ Cat(w), the exact decoder (eq. 9)."""
     weights = w.w if isinstance(w, Dense) else w.weights
     index = categorical(weights, keys.uniform(*weights.shape[1:-1]))
     return index if isinstance(w, Dense) else w.ids.gather(-1, index.unsqueeze(-1)).squeeze(-1)
@@ -140,6 +140,17 @@ def pinned(w: Dense | Atoms, tokens: Tensor, given: Tensor) -> Dense | Atoms:
     first = torch.zeros_like(w.weights)
     first[..., 0] = 1.0
     return Atoms(torch.where(given, tokens.unsqueeze(-1), w.ids), torch.where(given, first, w.weights))
+
+
+def readable(w: SimplexState | None) -> Tensor | Atoms:
+    """What a network that reads w is shown, in its own precision: atoms, or a K-vector per position."""
+    if isinstance(w, Dense):
+        return w.w.float()
+    if not isinstance(w, Atoms):
+        raise ValueError(
+            "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
+        )
+    return Atoms(w.ids, w.weights.float())
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,12 @@ from simplax.functional.distributions import DirichletMixture as DirichletMixtur
 from simplax.functional.distributions import simplex_bridge as simplex_bridge
 from simplax.functional.distributions import simplex_conditional as simplex_conditional
 from simplax.functional.distributions import simplex_marginal as simplex_marginal
+from simplax.functional.duo import duo_alpha as duo_alpha
+from simplax.functional.duo import duo_alpha_derivative as duo_alpha_derivative
+from simplax.functional.duo import duo_gamma_range as duo_gamma_range
+from simplax.functional.masked import absorbing_posterior as absorbing_posterior
+from simplax.functional.masked import masked_rate as masked_rate
+from simplax.functional.masked import subs_log_probs as subs_log_probs
 from simplax.functional.objectives import discrete_bridge_kl as discrete_bridge_kl
 from simplax.functional.objectives import relaxed_bridge as relaxed_bridge
 from simplax.functional.objectives import relaxed_bridge_rate as relaxed_bridge_rate
@@ -20,6 +26,8 @@ from simplax.functional.process import forward_transition as forward_transition
 from simplax.functional.process import lifted_posterior as lifted_posterior
 from simplax.functional.process import marginal as marginal
 from simplax.functional.process import reverse_posterior as reverse_posterior
+from simplax.functional.sampling import nucleus as nucleus
+from simplax.functional.sampling import psi_posterior as psi_posterior
 from simplax.functional.surrogates import Estimate as Estimate
 from simplax.functional.surrogates import dirichlet_kl as dirichlet_kl
 from simplax.functional.surrogates import estimate_simplex_kl as estimate_simplex_kl

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from simplax.functional._arguments import Scalar, check_eta, check_simplex_step, check_time, is_ids, space
-from simplax.functional.process import lift, mix, reverse
+from simplax.functional._arguments import Scalar, check_eta, check_simplex_step, check_time, space
+from simplax.functional.process import lift, mix
 
 CONCENTRATION_RANGE = (1e-10, 1e8)
 
@@ -56,7 +56,9 @@ class DirichletMixture(Distribution):
         square = (a + 1) * (a + 2 * self.weights) / ((total + 1) * (total + 2))
         return square - self.mean**2
 
-    def expand(self, batch_shape: torch.Size | list[int], _instance: Any = None) -> DirichletMixture:
+    def expand(
+        self, batch_shape: torch.Size | list[int] | tuple[int, ...], _instance: Any = None
+    ) -> DirichletMixture:
         shape = torch.Size(batch_shape) + self._event_shape
         return DirichletMixture(self.weights.expand(shape), self.concentration.expand(shape))
 
@@ -123,6 +125,6 @@ def simplex_bridge(
     """q(w_s | z_t, x) for ids `state_t` (eq. 30), q(w_s | w_t, x) for a simplex state (eqs. 12 and 31)."""
     k = space(pi, x=x, state_t=state_t, validate=validate)
     check_simplex_step(k, alpha_s, alpha_t, eta_s, validate=validate)
-    clean, state = k.distribution(x), k.distribution(state_t)
-    law = (reverse if is_ids(state_t) else lift)(k, clean, state, alpha_s, alpha_t)
+    clean = k.distribution(x)
+    law = lift(k, clean, k.distribution(state_t), alpha_s, alpha_t)  # at a vertex rho is r
     return DirichletMixture(law, k.scalar(eta_s) * mix(k, clean, alpha_s))

@@ -20,7 +20,7 @@ from simplax.functional._arguments import (
 from simplax.functional._stable import expm1_minus, inner, kl, safe_log
 from simplax.functional.distributions import DirichletMixture
 from simplax.functional.objectives import log_ratio, relaxed_bridge
-from simplax.functional.process import lift, mix, reverse
+from simplax.functional.process import lift, mix
 
 
 def tight_discrete(
@@ -186,8 +186,8 @@ def estimate_simplex_kl(
     x, x_hat, w = k.distribution(x), k.distribution(x_hat), k.distribution(w_t)
     p, p_hat = mix(k, x, alpha_s), mix(k, x_hat, alpha_s)
     shape = (num_samples, *torch.broadcast_shapes(p.shape, p_hat.shape, w.shape))
-    state, condition = (_decodes(w.expand(shape), generator), reverse) if decoded else (w, lift)
-    law, law_hat = (condition(k, clean, state, alpha_s, alpha_t) for clean in (x, x_hat))
+    state = _decodes(w.expand(shape), generator) if decoded else w
+    law, law_hat = (lift(k, clean, state, alpha_s, alpha_t) for clean in (x, x_hat))
     concentration = k.scalar(eta_s)
     target = DirichletMixture(law.expand(shape), concentration * p)
     model = DirichletMixture(law_hat.expand(shape), concentration * p_hat)

@@ -42,7 +42,26 @@ class HasLikelihood(abc.ABC):
 
     @abc.abstractmethod
     def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        """Nats per token whose mean over times is a bound (or the value) of the negative log-likelihood."""
+        """Nats per token whose mean over times is a bound (or the value) of the negative log-likelihood.
+
+        A bound's integral runs over the training times only, as is published; `ends` has the rest.
+        """
+
+    @abc.abstractmethod
+    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        """What a bound also has outside the training times: reconstruction below the first, the prior's term above
+        the last. The mean of `nll` plus that of `ends` is a true bound; zero when `nll` is exact.
+        """
+
+
+def num_categories(denoiser: object) -> int:
+    """The number of categories a denoiser predicts: its `output_size` if it has one, else its `vocab_size`."""
+    size = getattr(denoiser, "output_size", None) or getattr(denoiser, "vocab_size", None)
+    if size is None:
+        raise ValueError(
+            "the denoiser must have an attribute vocab_size, the number of categories it predicts"
+        )
+    return int(size)
 
 
 def per_sample(values: Tensor) -> Tensor:

@@ -9,25 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from simplax.concentration import Concentration, as_concentration
-from simplax.methods.base import HasLikelihood, Method, per_sample
+from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
 from simplax.nn import Architecture, Denoiser, call
 from simplax.objectives.bridge import FiniteStep, rate_density
-from simplax.processes.uniform import Prior, corrupt
+from simplax.processes.uniform import Prediction, Prior, corrupt
 from simplax.samplers import Ancestral
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.base import Sampler
 from simplax.schedules import LogLinear, Schedule
-from simplax.simplex import Atoms, Dense, Marginal, SimplexState, form, pinned
+from simplax.simplex import Atoms, Dense, Marginal, SimplexState, form, pinned, readable
 from simplax.times import TimeLaw
 from simplax.typing import Batch, Loss, StepContext
 
 
 @dataclass(frozen=True)
-class _Uniform(Method, HasLikelihood):
-    """Options both members share.
+class UniformMethod(Method, HasLikelihood):
+    """What all methods with uniform noise share: options, network, bound.
 
     `weighting="elbo"` keeps the jump rate lambda(t) in the loss, `"constant"` divides it out: one reading of the
-    paper's "constant loss weighting". `prior` is the noise distribution pi, uniform when `None`.
+    paper's "constant loss weighting".
     """
 
     schedule: Schedule = field(default_factory=LogLinear)
@@ -50,27 +50,52 @@ class _Uniform(Method, HasLikelihood):
         """The UDLM bound of the network, whatever objective trained it."""
         t = self.times(context.u)
         alpha = per_sample(self.schedule.alpha(t))
-        prior = Prior(_vocabulary(denoiser))
+        prior = Prior(num_categories(denoiser))
         z = torch.where(batch.given, batch.tokens, corrupt(batch.tokens, alpha, prior, context.keys))
         logits = predict(denoiser, z, t, batch, context)
         state = Marginal(z, batch.tokens, alpha, torch.zeros_like(alpha), prior)
         rate = per_sample(self.schedule.rate(t)) * (self.times.high - self.times.low)
         return scored(rate_density(logits, batch.tokens, state, alpha, rate, prior), batch)
 
+    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        """Reconstruction from the first time by the posterior of x given z and x_hat, and KL(q(z_1 | x) || pi)."""
+        x, prior = batch.tokens, Prior(num_categories(denoiser))
+        first, last = (torch.full_like(context.u, t) for t in (self.times.low, self.times.high))
+        alpha = per_sample(self.schedule.alpha(first))
+        z = torch.where(batch.given, x, corrupt(x, alpha, prior, context.keys.fold_in(1)))
+        prediction = Prediction(predict(denoiser, z, first, batch, context))
+        own = alpha * (x == z) + (1 - alpha) / prior.size  # the chance of z if the token is x
+        at_z = alpha * prediction.at(z) + (1 - alpha) / prior.size
+        prior_term = _prior_divergence(per_sample(self.schedule.alpha(last)), prior.size)
+        return scored(at_z.log() - own.log() - prediction.log_at(x) + prior_term, batch)
+
 
 @dataclass(frozen=True)
-class UDLM(_Uniform):
-    """Uniform discrete diffusion (Schiff et al. 2025): the bridge anchored on z_t alone."""
+class UDLM(UniformMethod):
+    """Uniform discrete diffusion (Schiff et al. 2025): the bridge anchored on z_t alone.
+
+    `num_steps` replaces the continuous-time density by the bridge over steps of length 1/num_steps, times num_steps.
+    """
+
+    num_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_steps is not None and self.num_steps < 1:
+            raise ValueError(
+                f"num_steps must be at least 1, or None for continuous time, got {self.num_steps}"
+            )
 
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        return _bridge_loss(self, denoiser, batch, context, None)
+        step = None if self.num_steps is None else FiniteStep("bridge", self.num_steps)
+        return bridge_loss(self, denoiser, batch, context, None, step)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return Ancestral(**options)
 
 
 @dataclass(frozen=True)
-class Simplax(_Uniform):
+class Simplax(UniformMethod):
     """Simplex relaxation: the bridge averaged over decodes of w_t, of concentration eta.
 
     `form` is how w_t is represented (`marginal` integrates it out exactly); `reads_w` feeds w_t instead of z_t to the
@@ -84,29 +109,41 @@ class Simplax(_Uniform):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reads_w and not form(self.form).readable:
-            raise ValueError("a network that reads w needs form='atoms' or form='dense': the marginal form draws no w")
+        as_concentration(self.concentration)
+        if not form(self.form).readable and self.reads_w:
+            raise ValueError(
+                "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
+            )
 
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        return _bridge_loss(self, denoiser, batch, context, self)
+        return bridge_loss(self, denoiser, batch, context, self, self.step)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
-        defaults = {"eta": self.concentration, "form": "atoms" if self.reads_w else "marginal", "reads_w": self.reads_w}
+        defaults = {
+            "eta": self.concentration,
+            "form": "atoms" if self.reads_w else "marginal",
+            "reads_w": self.reads_w,
+        }
         return SimplaxSampler(**{**defaults, **options})
 
 
-def _bridge_loss(
-    method: _Uniform, denoiser: nn.Module, batch: Batch, context: StepContext, simplax: Simplax | None
+def bridge_loss(
+    method: UniformMethod,
+    denoiser: nn.Module,
+    batch: Batch,
+    context: StepContext,
+    simplax: Simplax | None = None,
+    step: FiniteStep | None = None,
 ) -> Loss:
+    """The one loss of the family: on the simplex state of `simplax` or on z_t, in continuous time or over a `step`."""
     t = method.times(context.u)
     alpha = per_sample(method.schedule.alpha(t))
-    prior = Prior(_vocabulary(denoiser))
+    prior = Prior(num_categories(denoiser))
     state, z, eta = _draw_state(simplax, batch, t, alpha, prior, context)
     z = torch.where(batch.given, batch.tokens, z)
     reads = _shown(state, batch) if simplax is not None and simplax.reads_w else z
     logits = predict(denoiser, reads, t, batch, context)
     rate = per_sample(method.schedule.rate(t))
-    step = simplax.step if simplax is not None else None
     if step is None:
         weight = rate if method.weighting == "elbo" else torch.ones_like(rate)
         return scored(rate_density(logits, batch.tokens, state, alpha, weight, prior), batch)
@@ -120,22 +157,24 @@ def _draw_state(
     simplax: Simplax | None, batch: Batch, t: Tensor, alpha: Tensor, prior: Prior, context: StepContext
 ) -> tuple[SimplexState, Tensor, Any]:
     if simplax is None:
-        z = corrupt(batch.tokens, alpha, prior, context.keys)
-        return Marginal(z, batch.tokens, alpha, torch.zeros_like(alpha), prior), z, None
+        # the same noise as every form of Simplax sees
+        z = corrupt(batch.tokens, alpha, prior, context.keys.fold_in(0))
+        return Marginal(z, batch.tokens, alpha, torch.zeros_like(alpha), prior), z, torch.zeros_like
     concentration = as_concentration(simplax.concentration)
 
     def eta(time: Tensor) -> Tensor:
         return per_sample(concentration(time))
 
-    state, z = form(simplax.form).draw(batch.tokens, alpha, eta(t), concentration.largest, prior, context.keys)
+    state, z = form(simplax.form).draw(
+        batch.tokens, alpha, eta(t), concentration.largest, prior, context.keys
+    )
     return state, z, eta
 
 
 def _shown(state: SimplexState, batch: Batch) -> Tensor | Atoms:
-    """What a network that reads w is shown, in its own precision."""
+    """What a network that reads w is shown: given positions sit on their tokens."""
     assert isinstance(state, Dense | Atoms)
-    shown = pinned(state, batch.tokens, batch.given)
-    return shown.w.float() if isinstance(shown, Dense) else Atoms(shown.ids, shown.weights.float())
+    return readable(pinned(state, batch.tokens, batch.given))
 
 
 def predict(denoiser: nn.Module, z: object, t: Tensor, batch: Batch, context: StepContext) -> Tensor:
@@ -154,8 +193,7 @@ def scored(per_token: Tensor, batch: Batch) -> Loss:
     return Loss(torch.where(batch.scored, per_token, 0.0), batch.scored)
 
 
-def _vocabulary(denoiser: nn.Module) -> int:
-    size = getattr(denoiser, "vocab_size", None)
-    if size is None:
-        raise ValueError("the denoiser must have an attribute vocab_size, the number of categories it predicts")
-    return int(size)
+def _prior_divergence(alpha: Tensor, size: int) -> Tensor:
+    """KL(alpha x + (1 - alpha) pi || pi) for uniform pi: what a clean token still shows at the last time."""
+    stays, other = alpha + (1 - alpha) / size, (1 - alpha) / size
+    return torch.xlogy(stays, size * stays) + (size - 1) * torch.xlogy(other, size * other)

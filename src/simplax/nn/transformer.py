@@ -130,10 +130,22 @@ class Block(nn.Module):
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
-        out = F.scaled_dot_product_attention(
-            q, k, v, score_mask(shared.seen, bias, q), is_causal=shared.causal
-        )
+        if bias is None or shared.seen is not None:
+            mask = score_mask(shared.seen, bias, q)
+            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=shared.causal)
+        else:
+            out = biased_attention(q, k, v, bias)
         return self.attn_out(out.transpose(1, 2).flatten(2))
+
+
+def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """Attention with a learned bias on every score and no mask.
+
+    No fused kernel differentiates its mask, and the fallback guards each row against being fully masked with
+    four more passes over the scores; a finite bias cannot mask a row.
+    """
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
+    return torch.matmul(torch.softmax(scores.float() + bias, -1).to(v.dtype), v)
 
 
 def score_mask(seen: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:

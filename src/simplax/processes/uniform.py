@@ -22,6 +22,12 @@ class Prior:
     size: int
     probs: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if self.probs is not None and not _is_positive_law(self.probs, self.size):
+            raise ValueError(
+                f"pi must hold one positive probability for each of {self.size} categories and sum to one"
+            )
+
     def at(self, ids: Tensor) -> Tensor | float:
         return 1.0 / self.size if self.probs is None else self.probs.to(ids.device)[ids]
 
@@ -35,7 +41,13 @@ class Prior:
         if self.probs is None:
             return (u * self.size).long().clamp(max=self.size - 1)
         cumulative = self.probs.double().cumsum(0).to(u.device)
-        return torch.searchsorted(cumulative, u.double() * cumulative[-1], right=True).clamp(max=self.size - 1)
+        return torch.searchsorted(cumulative, u.double() * cumulative[-1], right=True).clamp(
+            max=self.size - 1
+        )
+
+
+def _is_positive_law(probs: Tensor, size: int) -> bool:
+    return probs.shape == (size,) and bool((probs > 0).all()) and abs(float(probs.double().sum()) - 1) < 1e-4
 
 
 class Prediction:
@@ -53,17 +65,20 @@ class Prediction:
         """x_hat at one id per position, or at several when `ids` has one more axis."""
         if ids.dim() == self.logits.dim():
             return torch.exp(self.logits.gather(-1, ids) - self.log_normaliser.unsqueeze(-1))
-        return torch.exp(self.logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - self.log_normaliser)
+        return torch.exp(self.log_at(ids))
+
+    def log_at(self, ids: Tensor) -> Tensor:
+        """log x_hat at one id per position; -inf where it is impossible."""
+        return self.logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - self.log_normaliser
 
     def probs(self) -> Tensor:
         return torch.exp(self.logits - self.log_normaliser.unsqueeze(-1))
 
     def draw(self, where: Tensor, u: Tensor) -> Tensor:
         """One id per True entry of `where` (leading shape, or leading shape x J), by inverse CDF."""
-        rows = where.nonzero()
-        lead = self.logits.dim() - 1
-        logits = self.logits[tuple(rows[:, :lead].T)]
-        return categorical(torch.softmax(logits, dim=-1), u[where])
+        rows = where if where.dim() < self.logits.dim() else where.any(-1)
+        ids = categorical(torch.softmax(self.logits[rows], dim=-1), u[rows])
+        return ids if rows is where else ids[where[rows]]
 
 
 def corrupt(x: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:

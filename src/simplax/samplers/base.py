@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -14,8 +14,19 @@ from simplax.random import Keys
 from simplax.schedules import Schedule
 
 State = TypeVar("State")
-Predict = Callable[[object, Tensor], Prediction]
-"""One network call: `(network input, t)` to x_hat, with temperature and the like already applied."""
+
+
+class Predict(Protocol):
+    """One network call: `(network input, t)` to x_hat, with temperature and the like already applied.
+
+    `t` is one time for all or one per sample. With `rows`, indices into the batch, the network reads those samples
+    only (its input and `t` are theirs alone) and only they are counted. Other keywords reach the network as they are.
+    """
+
+    denoiser: Callable[..., Tensor]
+    self_conditioning: bool
+
+    def __call__(self, z: object, t: Tensor, *, rows: Tensor | None = None, **context: Any) -> Prediction: ...
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,10 @@ class Sampler(abc.ABC, Generic[State]):
     `init` draws the state at the first time of `grid`; `step` goes from t to s < t; `pin` puts known tokens back;
     `finish` may make one more call; `tokens` reads ids off a state.
     """
+
+    def steps_for(self, length: int) -> int | None:
+        """The number of steps if the sampler leaves no choice, as one that makes a step per position."""
+        return None
 
     @abc.abstractmethod
     def grid(self, num_steps: int) -> Tensor:

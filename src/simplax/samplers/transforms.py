@@ -18,7 +18,7 @@ def temperature(value: float) -> LogitTransform:
 
 
 def nucleus(top_p: float) -> LogitTransform:
-    """Keep the smallest set of categories whose mass reaches `top_p`; the one that crosses it is kept."""
+    """Keep the likeliest categories up to and with the one that takes their mass above `top_p`."""
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
 

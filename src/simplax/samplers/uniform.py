@@ -13,7 +13,7 @@ from simplax.concentration import Concentration, as_concentration
 from simplax.processes.uniform import Prediction, Prior, draw_bridge, draw_marginal
 from simplax.random import Keys
 from simplax.samplers.base import Predict, Sampler, Setting
-from simplax.simplex import Atoms, Dense, decode, draw_atoms, draw_dense, num_atoms, pinned, vertex
+from simplax.simplex import Atoms, Dense, decode, draw_atoms, draw_dense, num_atoms, pinned, readable, vertex
 from simplax.times import Grid
 
 Finish = Callable[[Tensor, Prediction, Tensor, Prior, Keys], Tensor]
@@ -48,6 +48,12 @@ class _Uniform(Sampler[UniformState]):
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if self.last is not None and self.last not in FINISHES:
+            raise ValueError(
+                f"unknown end of the chain {self.last!r}: choose one of {', '.join(FINISHES)}, or None"
+            )
+
     def grid(self, num_steps: int) -> Tensor:
         return self.times(num_steps)
 
@@ -59,7 +65,9 @@ class _Uniform(Sampler[UniformState]):
         self, state: UniformState, predict: Predict, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> UniformState:
         prediction = predict(self.reads(state), t)
-        z = draw_bridge(state.anchor, prediction, setting.alpha(s), setting.alpha(t), setting.prior, keys.fold_in(0))
+        z = draw_bridge(
+            state.anchor, prediction, setting.alpha(s), setting.alpha(t), setting.prior, keys.fold_in(0)
+        )
         return self.anchored(z, prediction, float(s), setting, keys.fold_in(1))
 
     def pin(self, state: UniformState, tokens: Tensor, given: Tensor) -> UniformState:
@@ -72,10 +80,10 @@ class _Uniform(Sampler[UniformState]):
     ) -> UniformState:
         if self.last is None:
             return state
-        if self.last not in FINISHES:
-            raise ValueError(f"unknown end of the chain {self.last!r}: choose one of {', '.join(FINISHES)}, or None")
         prediction = predict(self.reads(state), t)
-        return replace(state, z=FINISHES[self.last](state.z, prediction, setting.alpha(t), setting.prior, keys))
+        return replace(
+            state, z=FINISHES[self.last](state.z, prediction, setting.alpha(t), setting.prior, keys)
+        )
 
     def tokens(self, state: UniformState) -> Tensor:
         return state.z
@@ -105,7 +113,7 @@ class Ancestral(_Uniform):
 
 @dataclass(frozen=True)
 class Simplax(_Uniform):
-    """The paper's stochastic sampler (eqs. 18 to 20); N network calls for N steps.
+    """The paper's stochastic sampler (eqs. 19 to 21); N network calls for N steps.
 
     The three forms draw z_0 from the same law. `marginal` never builds w: with probability eta/(1 + eta) the anchor is
     redrawn from p_hat at the previous prediction. At a fixed eta the chain is not consistent: its law keeps a distance
@@ -117,10 +125,16 @@ class Simplax(_Uniform):
     reads_w: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        as_concentration(self.eta)
         if self.form not in FORMS:
-            raise ValueError(f"unknown form of the simplex state {self.form!r}: choose one of {', '.join(FORMS)}")
+            raise ValueError(
+                f"unknown form of the simplex state {self.form!r}: choose one of {', '.join(FORMS)}"
+            )
         if self.reads_w and self.form == "marginal":
-            raise ValueError("a network that reads w needs form='atoms' or form='dense': the marginal form draws no w")
+            raise ValueError(
+                "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
+            )
 
     def anchored(
         self, z: Tensor, prediction: Prediction | None, time: float, setting: Setting, keys: Keys
@@ -129,12 +143,13 @@ class Simplax(_Uniform):
         concentration = as_concentration(self.eta)
         eta = concentration(t, setting.num_steps).expand(z.shape)
         if time <= 0 or not bool((eta > 0).any()):
-            return UniformState(z, z, vertex(z))
+            w = vertex(z)
+            return UniformState(z, z, w.dense(setting.prior.size) if self.form == "dense" else w)
         law = _Marginal(prediction, setting.alpha(t), setting.prior, setting.length)
         return FORMS[self.form](z, law, eta, float(eta.max()), keys)
 
     def reads(self, state: UniformState) -> object:
-        return state.w if self.reads_w else state.z
+        return readable(state.w) if self.reads_w else state.z
 
     def pin(self, state: UniformState, tokens: Tensor, given: Tensor) -> UniformState:
         state = super().pin(state, tokens, given)
@@ -191,4 +206,3 @@ def _dense_form(z: Tensor, law: _Marginal, eta: Tensor, largest: float, keys: Ke
 
 
 FORMS = {"dense": _dense_form, "atoms": _atoms_form, "marginal": _marginal_form}
-

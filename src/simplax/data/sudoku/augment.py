@@ -7,15 +7,16 @@ stay clues and uniqueness stays.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
 
 import torch
 from torch import Tensor
 
 from simplax.data.sudoku.solver import board_size
 from simplax.random import Keys
-
-_DIGITS, _BANDS, _ROWS, _STACKS, _COLUMNS, _TRANSPOSE = range(6)
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,14 @@ def random_symmetry(keys: Keys, cells: int) -> Symmetry:
     """A uniformly drawn symmetry of boards with that many cells, a function of each sample's key alone."""
     size = board_size(cells)
     box = int(size**0.5)
-    rows = _lines(keys.fold_in(_BANDS), keys.fold_in(_ROWS), box)
-    columns = _lines(keys.fold_in(_STACKS), keys.fold_in(_COLUMNS), box)
+    u = keys.uniform(size + 2 * (box + 1) + 1)
+    digits, lines, transpose = u.split([size, 2 * (box + 1), 1], dim=1)
+    # bands, then the rows of each band; stacks, then the columns of each stack
+    orders = _orders(box)[(lines * math.factorial(box)).long()].unflatten(1, (2, box + 1))
+    rows, columns = (orders[:, :, 0, :, None] * box + orders[:, :, 1:]).flatten(2).unbind(1)
     grid = rows[:, :, None] * size + columns[:, None, :]
-    transpose = keys.fold_in(_TRANSPOSE).randint(2, 1, 1).bool()
-    grid = torch.where(transpose, grid.transpose(1, 2), grid)
-    digits = _permutation(keys.fold_in(_DIGITS), size) + 1
-    return Symmetry(grid.flatten(1), torch.nn.functional.pad(digits, (1, 0)))
+    grid = torch.where(transpose[:, :, None] < 0.5, grid.transpose(1, 2), grid)
+    return Symmetry(grid.flatten(1), torch.nn.functional.pad(digits.argsort(1) + 1, (1, 0)))
 
 
 def augment_puzzles(puzzles: Tensor, solutions: Tensor, keys: Keys) -> tuple[Tensor, Tensor]:
@@ -49,12 +51,7 @@ def augment_puzzles(puzzles: Tensor, solutions: Tensor, keys: Keys) -> tuple[Ten
     return symmetry.apply(puzzles), symmetry.apply(solutions)
 
 
-def _permutation(keys: Keys, *shape: int) -> Tensor:
-    """Random permutations of the last axis."""
-    return keys.bits(*shape).argsort(-1)
-
-
-def _lines(outer: Keys, inner: Keys, box: int) -> Tensor:
-    """`(b, box*box)` an order of the rows that permutes bands, and rows within each band."""
-    bands = _permutation(outer, box)
-    return (bands[:, :, None] * box + _permutation(inner, box, box)).flatten(1)
+@cache
+def _orders(number: int) -> Tensor:
+    """All permutations of so many things."""
+    return torch.tensor(list(permutations(range(number))))

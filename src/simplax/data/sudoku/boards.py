@@ -16,6 +16,7 @@ from simplax.data.sudoku.solver import SIZES, board_size, conflicts, count_solut
 from simplax.errors import UserError
 
 _BLANKS = ".0_*"
+_TO_ZERO = str.maketrans(dict.fromkeys(_BLANKS, "0"))
 _SEPARATORS = str.maketrans("", "", "|-+ \t\r,")
 
 
@@ -91,13 +92,13 @@ def to_text(board: ArrayLike) -> str:
 def _digits(cells: str, line: int, size: int | None = None) -> np.ndarray:
     size = board_size(len(cells)) if size is None else size
     allowed = "123456789"[:size]
-    for character in cells:
-        if character not in allowed and character not in _BLANKS:
-            raise UserError(
-                f"Line {line} has {character!r} in a {size}x{size} puzzle: "
-                f"use the digits 1 to {size} and . or 0 for blank."
-            )
-    return np.array([int(c) if c in allowed else 0 for c in cells], dtype=np.int8)
+    strange = set(cells).difference(allowed, _BLANKS)
+    if strange:
+        raise UserError(
+            f"Line {line} has {min(strange, key=cells.index)!r} in a {size}x{size} puzzle: "
+            f"use the digits 1 to {size} and . or 0 for blank."
+        )
+    return np.frombuffer(cells.translate(_TO_ZERO).encode(), dtype=np.int8) - np.int8(ord("0"))
 
 
 def _describe_clash(cells: np.ndarray) -> str:

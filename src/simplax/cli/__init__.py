@@ -1,0 +1,85 @@
+"""The command line: one thin typed function per verb, imported only when its verb is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from simplax.codec import nearest
+from simplax.errors import UserError
+
+# verb: (module below simplax.cli, what it does); the module's function of the same name takes the arguments
+VERBS: dict[str, tuple[str, str]] = {
+    "train": ("train", "train a recipe, or continue a run"),
+    "sample": ("sample", "draw sequences from a model"),
+    "evaluate": ("evaluate", "measure a model"),
+    "recipes": ("recipes", "list the recipes, or print one with all its settings"),
+    "methods": ("methods", "list the methods"),
+    "data": ("data", "make data and tell about it"),
+    "plot": ("plot", "draw the curves of a run"),
+    "doctor": ("doctor", "what is installed, which device, what would be slow"),
+}
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 1 (the answer is no), 2 (a mistake to put right) or 130 (interrupted)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _status(_dispatch(arguments))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except KeyboardInterrupt:
+        return _complain("interrupted.", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ValueError as error:  # the library's own checks say what to do in one sentence
+        if os.environ.get("SIMPLAX_DEBUG"):
+            raise
+        return _complain(str(error), 2)
+    except OSError as error:
+        if os.environ.get("SIMPLAX_DEBUG"):
+            raise
+        return _complain(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", 2)
+
+
+def _dispatch(arguments: list[str]) -> Any:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(help_text("simplax", "Diffusion over categories: train, sample, compare.", VERBS))
+        return 0 if arguments else 2
+    verb, *rest = arguments
+    if verb == "--version":
+        from importlib.metadata import version
+
+        print(f"simplax {version('simplax')}")
+        return 0
+    if verb not in VERBS:
+        kind = "option" if verb.startswith("-") else "command"
+        raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
+    return entry(f"simplax.cli.{VERBS[verb][0]}", "main")(rest)
+
+
+def entry(module: str, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def help_text(prog: str, about: str, choices: Mapping[str, tuple[str, str]], before: str = "") -> str:
+    """The help of a command that only chooses among others."""
+    width = max(map(len, choices))
+    lines = [f"  {name:<{width}}  {what}" for name, (_, what) in choices.items()]
+    example = f"{prog} {before}COMMAND --help"
+    return "\n".join([f"usage: {prog} {before}COMMAND ...", "", about, "", *lines, "", f"More: {example}"])
+
+
+def _status(result: Any) -> int:
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"simplax: {' '.join(message.split())}", file=sys.stderr)
+    return status

@@ -1,0 +1,78 @@
+"""`simplax data NAME`: make data, cache it and tell about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import tyro
+
+from simplax.cli import entry, help_text
+from simplax.cli.output import emit, table
+from simplax.cli.parsing import Json, run
+from simplax.codec import nearest
+from simplax.errors import UserError
+
+# name: (module with a function of that name, what it makes); adding one is adding a line
+DATA: dict[str, tuple[str, str]] = {
+    "sudoku": ("simplax.cli.data", "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on"),
+}
+
+
+def main(arguments: list[str]) -> Any:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(help_text("simplax data", "Make data, keep it, and tell about it.", DATA))
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in DATA:
+        raise UserError(f"there is no data {name!r}{nearest(name, list(DATA))}")
+    return run(entry(DATA[name][0], name), rest, f"simplax data {name}")
+
+
+def sudoku(
+    *,
+    clues: Annotated[tuple[int, ...], tyro.conf.arg(help="clue counts; each has its own pool")] = (30,),
+    json: Json = False,
+) -> None:
+    """Make the puzzle pools, or find them in the cache, and print what they hold."""
+    import numpy as np
+
+    from simplax.data.sudoku import cache_directory, pool
+
+    rows = []
+    for count in clues:
+        made = pool(count)
+        held = made.valid.clue_counts
+        values, numbers = np.unique(held, return_counts=True)
+        rows.append(
+            {
+                "clues": count,
+                "train": len(made.train),
+                "evaluate": len(made.valid),
+                "mean_clues": float(held.mean()),
+                "clue_counts": {int(v): int(n) for v, n in zip(values, numbers)},
+                "sha256": made.puzzles.sha256(),
+            }
+        )
+    data = {"cache": str(cache_directory()), "pools": rows}
+    names = ["clues", "train", "evaluate", "realised clues of the evaluation set", "sha256"]
+    emit(
+        json,
+        data,
+        lambda: table(
+            names,
+            [
+                [
+                    str(r["clues"]),
+                    str(r["train"]),
+                    str(r["evaluate"]),
+                    _counts(r["clue_counts"]),
+                    str(r["sha256"])[:16],
+                ]
+                for r in rows
+            ],
+        ),
+    )
+
+
+def _counts(counts: Any) -> str:
+    return ", ".join(f"{value}: {number}" for value, number in counts.items())

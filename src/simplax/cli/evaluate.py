@@ -1,0 +1,31 @@
+"""`simplax evaluate MODEL NAME`: measurements, each a module with a function of one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simplax.cli import entry, help_text
+from simplax.cli.parsing import run
+from simplax.codec import nearest
+from simplax.errors import UserError
+
+# name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line
+EVALUATIONS: dict[str, tuple[str, str]] = {
+    "likelihood": ("simplax.cli.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
+}
+
+
+def main(arguments: list[str]) -> Any:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(help_text("simplax evaluate", "Measure a model.", EVALUATIONS, before="MODEL "))
+        return 0 if arguments else 2
+    model, *rest = arguments
+    if not rest or rest[0].startswith("-"):
+        raise UserError(f"say what to measure: simplax evaluate MODEL {'|'.join(EVALUATIONS)}.")
+    name, *options = rest
+    if name not in EVALUATIONS:
+        raise UserError(f"there is no evaluation {name!r}{nearest(name, list(EVALUATIONS))}")
+    function = entry(EVALUATIONS[name][0], "evaluate")
+    if options and options[0] in ("-h", "--help"):
+        model = "MODEL"
+    return run(function, [model, *options], f"simplax evaluate MODEL {name}")

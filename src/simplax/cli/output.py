@@ -1,0 +1,63 @@
+"""What a verb prints: JSON for machines or text for people on stdout, and nothing else there."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_PIPE_WIDTH = 400  # a pipe has no width to fit a table into
+
+
+def emit(json: bool, data: Any, text: Callable[[], Any]) -> None:
+    """Print `data` as JSON, or what `text()` returns (a string or a rich table); first process only."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if json:
+        print(json_module.dumps(_plain(data), indent=2, allow_nan=False))
+        return
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        Console(highlight=False).print(text(), markup=False)
+        return
+    console = Console(width=_PIPE_WIDTH, highlight=False)
+    with console.capture() as captured:
+        console.print(text(), markup=False)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def say(message: str) -> None:
+    """A word to the person at the terminal, on stderr."""
+    print(message, file=sys.stderr)
+
+
+def table(columns: list[str], rows: list[list[str]]) -> Any:
+    from rich.table import Table
+
+    result = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        result.add_row(*row)
+    return result
+
+
+def facts(pairs: Mapping[str, Any]) -> Any:
+    """Names and values, one pair per line."""
+    from rich.table import Table
+
+    result = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in pairs.items():
+        result.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON cannot write become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,68 @@
+"""`simplax train RECIPE`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from simplax.cli.output import emit, facts, say
+from simplax.cli.parsing import Device, Json, read, split_settings
+from simplax.errors import UserError
+
+SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling"})
+
+
+def main(arguments: list[str]) -> None:
+    rest, settings = split_settings(arguments, SECTIONS)
+    read(train, rest, "simplax train")(settings=settings)
+
+
+def train(
+    recipe: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="see `simplax recipes`")
+    ],
+    /,
+    *,
+    out: Annotated[Path | None, tyro.conf.arg(help="run directory; runs/RECIPE if not given")] = None,
+    config: Annotated[Path | None, tyro.conf.arg(help="JSON file of settings laid over the recipe")] = None,
+    init_from: Annotated[str | None, tyro.conf.arg(help="start from the weights of this model")] = None,
+    resume: Annotated[bool, tyro.conf.arg(help="insist on continuing a run that exists")] = False,
+    fresh: Annotated[bool, tyro.conf.arg(help="insist on a directory without a run")] = False,
+    allow_older: Annotated[
+        bool, tyro.conf.arg(help="use an older checkpoint if the last is damaged")
+    ] = False,
+    smoke: Annotated[bool, tyro.conf.arg(help="the same run in miniature: five steps")] = False,
+    device: Device = "auto",
+    json: Json = False,
+    settings: tyro.conf.Suppress[list[tuple[str, str]]] = [],  # noqa: B006  filled by `main`, never changed
+) -> None:
+    """Train a recipe. Running the same command again continues it.
+
+    Any setting of the recipe is a flag, for instance --run.steps 100 or --method.concentration 0.1;
+    `simplax recipes RECIPE` lists them. Flags win over --config, which wins over the recipe.
+    On several processes: torchrun --nproc-per-node N -m simplax train RECIPE.
+    """
+    from simplax import hub, recipes
+    from simplax.config import resolve
+    from simplax.launch import launch
+
+    chosen = recipes.get(recipe)
+    chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, settings)
+    directory = out if out is not None else Path("runs") / chosen.name
+    if resume and fresh:
+        raise UserError("--resume and --fresh contradict each other: give one of them.")
+    if resume and not (directory / "latest").exists():
+        raise UserError(f"{directory} holds no run to resume: leave --resume out to start one.")
+    say(f"training {chosen.name} in {directory}")
+    result = launch(
+        chosen,
+        directory,
+        fresh=fresh,
+        allow_older=allow_older,
+        init_from=None if init_from is None else hub.find(init_from),
+        device=str(hub.place(device)) if device != "auto" else device,
+    )
+    data = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
+    emit(json, data, lambda: facts(data))

@@ -1,0 +1,115 @@
+"""A whole run as one frozen tree of dataclasses, and its stored form.
+
+Settings come from a recipe, then a `--config` file, then flags; each may name only what it changes. The tree is for the
+command line, recipes and files: nothing below them sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from simplax import codec
+from simplax.concentration import Concentration, Constant, PerToken, Vanishing
+from simplax.errors import UserError
+from simplax.methods import METHODS, Method
+from simplax.nn import PRESETS, Architecture
+from simplax.samplers import Ancestral, Sampler, Simplax
+from simplax.schedules import Cosine, Linear, LogLinear, Polynomial, Schedule
+from simplax.tasks import TASKS, Task
+from simplax.times import Grid, TimeLaw
+from simplax.train.run import Run
+
+# the names under which members of each family are stored; adding one is adding a line
+FAMILIES: dict[type, Mapping[str, Any]] = {
+    Task: TASKS,
+    Method: METHODS,
+    Architecture: PRESETS,
+    Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
+    Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
+    Sampler: {"simplax": Simplax, "ancestral": Ancestral},
+    TimeLaw: {"uniform": TimeLaw},
+    Grid: {"even": Grid},
+}
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """How a model is sampled unless told otherwise; `sampler` is the method's own when `None`."""
+
+    num_steps: int = 64
+    temperature: float = 1.0
+    top_p: float = 1.0
+    sampler: Sampler[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_steps < 1:
+            raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What is trained, on what, how, and how the result is sampled by default."""
+
+    name: str
+    task: Task
+    method: Method
+    architecture: Architecture
+    run: Run
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+
+
+SECTIONS = frozenset(f.name for f in fields(RunConfig))
+
+
+def to_json(config: RunConfig) -> dict[str, Any]:
+    """The resolved configuration as plain JSON data, every setting spelled out."""
+    data: dict[str, Any] = codec.encode(config, FAMILIES)
+    return data
+
+
+def from_json(data: Mapping[str, Any]) -> RunConfig:
+    """The inverse of `to_json`; settings left out take their defaults, unknown ones are refused."""
+    config: RunConfig = codec.decode(RunConfig, data, FAMILIES)
+    return config
+
+
+def encode(value: Any) -> Any:
+    """Any part of a configuration (a sampler, say) as plain JSON data."""
+    return codec.encode(value, FAMILIES)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a configuration file."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UserError(f"The configuration file {path} is not valid JSON: {error}.") from error
+    if not isinstance(data, dict):
+        raise UserError(f"The configuration file {path} must hold a JSON object of settings.")
+    return data
+
+
+def resolve(
+    recipe: RunConfig, file: str | Path | None = None, flags: Iterable[tuple[str, str]] = ()
+) -> RunConfig:
+    """A recipe changed by a file and then by flags, pairs such as `("method.concentration", "0.1")`."""
+    data = to_json(recipe)
+    if file is not None:
+        data = codec.merge(data, load(file))
+    for path, text in flags:
+        data = codec.merge(data, codec.nest(path.replace("-", "_"), codec.Text(text)))
+    return from_json(data)
+
+
+def flatten(data: Any, where: str = "") -> dict[str, Any]:
+    """Dotted names and values of all settings, as flags take them."""
+    if not isinstance(data, Mapping):
+        return {where: data}
+    inner = (flatten(value, f"{where}.{key}" if where else key) for key, value in data.items())
+    return {name: value for part in inner for name, value in part.items()}

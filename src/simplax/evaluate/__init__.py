@@ -1,0 +1,6 @@
+"""What is measured about a model and its samples."""
+
+from simplax.evaluate.entropy import unigram_entropies as unigram_entropies
+from simplax.evaluate.entropy import unigram_entropy as unigram_entropy
+from simplax.likelihood import Likelihood as Likelihood
+from simplax.likelihood import nll as nll

@@ -1,0 +1,79 @@
+"""Masked (absorbing-state) diffusion on plain tensors: parameterisation, posterior, continuous-time density.
+
+The state has one id more than the data, the mask. Distributions over clean tokens may leave the mask's column out
+(width K when `mask_id = K`) or carry it; a column that is there gets probability zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from simplax.functional._arguments import Scalar, check_distribution, check_ids, checking
+
+
+def subs_log_probs(logits: Tensor, z_t: Tensor, mask_id: int) -> Tensor:
+    """log x_hat under SUBS (Sahoo et al. 2024): never the mask, and a token that is visible stays what it is.
+
+    `logits` (..., width), `z_t` ids (...); -inf is the logarithm of what is impossible.
+    """
+    width = logits.shape[-1]
+    ids = torch.arange(width, device=logits.device)
+    free = logits.masked_fill(ids == mask_id, -torch.inf).log_softmax(-1)
+    observed = ids == z_t.unsqueeze(-1)
+    copied = torch.zeros_like(free).masked_fill(~observed, -torch.inf)
+    return torch.where((z_t == mask_id).unsqueeze(-1), free, copied)
+
+
+def masked_rate(
+    x: Tensor,
+    x_hat: Tensor,
+    z_t: Tensor,
+    alpha_t: Scalar,
+    rate: Scalar,
+    mask_id: int,
+    *,
+    validate: bool = True,
+) -> Tensor:
+    """The continuous-time density of the masked bound: w(t) (-log x_hat[x]) where z_t is the mask, zero elsewhere.
+
+    `rate` is lambda(t) = -alpha' / alpha as in `uniform_rate`, so that w(t) = lambda alpha / (1 - alpha).
+    """
+    if checking(validate):
+        check_distribution("x_hat", x_hat)
+        check_ids("x", x, x_hat.shape[-1])
+        check_ids("z_t", z_t, max(x_hat.shape[-1], mask_id + 1))
+    alpha, speed = (torch.as_tensor(v, dtype=x_hat.dtype, device=x_hat.device) for v in (alpha_t, rate))
+    masked = z_t == mask_id
+    at_x = torch.where(masked, x_hat.gather(-1, x.unsqueeze(-1)).squeeze(-1), 1.0)
+    return torch.where(masked, -speed * alpha / (1 - alpha) * at_x.log(), 0.0)
+
+
+def absorbing_posterior(
+    x_hat: Tensor,
+    z_t: Tensor,
+    alpha_s: Scalar,
+    alpha_t: Scalar,
+    mask_id: int,
+    *,
+    validate: bool = True,
+) -> Tensor:
+    """The law of z_s given z_t and x_hat: a visible token stays; a mask stays with chance (1 - alpha_s)/(1 - alpha_t).
+
+    The result covers the mask whether or not `x_hat` does: its last axis is `max(width, mask_id + 1)` long.
+    """
+    width = max(x_hat.shape[-1], mask_id + 1)
+    early, late = (torch.as_tensor(a, dtype=x_hat.dtype, device=x_hat.device) for a in (alpha_s, alpha_t))
+    if checking(validate):
+        check_distribution("x_hat", x_hat)
+        check_ids("z_t", z_t, width)
+        if x_hat.shape[-1] > mask_id and bool((x_hat[..., mask_id] > 0).any()):
+            raise ValueError("x_hat must give the mask probability zero: pass subs_log_probs(...).exp()")
+        if not bool(((late >= 0) & (late < 1) & (early >= late) & (early <= 1)).all()):
+            raise ValueError("times s < t need 0 <= alpha_t <= alpha_s <= 1 and alpha_t < 1")
+    reveal = ((early - late) / (1 - late)).unsqueeze(-1)
+    ids = torch.arange(width, device=x_hat.device)
+    drawn = reveal * torch.nn.functional.pad(x_hat, (0, width - x_hat.shape[-1]))
+    from_mask = drawn + (1 - reveal) * (ids == mask_id)
+    visible = (ids == z_t.unsqueeze(-1)).to(x_hat.dtype)
+    return torch.where((z_t == mask_id).unsqueeze(-1), from_mask, visible)

@@ -1,0 +1,284 @@
+"""Trained models: load them from a run, an exported directory or the package; sample, score and export them.
+
+Weights are read from safetensors only; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from simplax import likelihood
+from simplax.codec import nearest
+from simplax.config import RunConfig, from_json, load, to_json
+from simplax.errors import UserError
+from simplax.likelihood import Likelihood
+from simplax.manifest import environment, write
+from simplax.methods import Method
+from simplax.samplers import Sampler, Samples
+from simplax.samplers.loop import sample
+from simplax.train import checkpoint
+from simplax.train.distributed import pick_device
+from simplax.train.files import sha256
+
+Weights = Literal["ema", "raw"]
+CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
+_RUN_FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A denoiser with all that is needed to use it: its method, its task and how it was made.
+
+    `origin` says where the weights came from (path, `ema` or `raw`, digest); it goes into manifests.
+    """
+
+    denoiser: nn.Module
+    config: RunConfig
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> Method:
+        return self.config.method
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.denoiser.parameters()).device
+
+    @property
+    def dtype(self) -> str:
+        return str(getattr(self.denoiser, "autocast", None) or torch.float32).removeprefix("torch.")
+
+    def describe(self) -> dict[str, Any]:
+        """Name, origin and digest of the weights, for manifests."""
+        return {"name": self.config.name, **self.origin}
+
+    def sampler(self, eta: float | None = None) -> Sampler[Any]:
+        """The model's default sampler, with another concentration if one is given."""
+        chosen = self.config.sampling.sampler or self.method.sampler()
+        if eta is None:
+            return chosen
+        if not is_dataclass(chosen) or "eta" not in {f.name for f in fields(chosen)}:
+            raise UserError(f"the sampler {type(chosen).__name__} has no concentration: leave eta out.")
+        if eta < 0:
+            raise UserError(f"the concentration eta must not be negative, got {eta}.")
+        return replace(chosen, eta=eta)
+
+    def sample(
+        self,
+        num: int,
+        *,
+        num_steps: int | None = None,
+        seeds: Sequence[int] | Tensor | int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        tokens: Tensor | None = None,
+        given: Tensor | None = None,
+        eta: float | None = None,
+        sampler: Sampler[Any] | None = None,
+        batch_size: int = 256,
+        trajectory: bool = False,
+    ) -> Samples:
+        """Draw `num` sequences; what is not said is the model's default.
+
+        `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
+        and never on `batch_size`. Positions where `given` (num, length) holds keep `tokens`.
+        """
+        if num < 1 or batch_size < 1:
+            raise UserError(
+                f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
+            )
+        defaults = self.config.sampling
+        chosen = sampler if sampler is not None else self.sampler(eta)
+        numbers = _seeds(seeds, num)
+        if num_steps is None and chosen.steps_for(self.config.task.length) is None:
+            num_steps = defaults.num_steps
+        parts = []
+        for rows in torch.arange(num).split(batch_size):
+            span = slice(int(rows[0]), int(rows[-1]) + 1)
+            parts.append(
+                sample(
+                    self.denoiser.eval(),
+                    (len(rows), self.config.task.length),
+                    sampler=chosen,
+                    schedule=self.method.schedule,
+                    num_steps=num_steps,
+                    vocab_size=self.config.task.vocab_size,
+                    seeds=numbers[span],
+                    tokens=None if tokens is None else tokens[span].to(self.device),
+                    given=None if given is None else given[span].to(self.device),
+                    temperature=defaults.temperature if temperature is None else temperature,
+                    top_p=defaults.top_p if top_p is None else top_p,
+                    trajectory=trajectory,
+                )
+            )
+        return _join(parts)
+
+    def nll(
+        self,
+        tokens: Tensor,
+        *,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
+        draws: int = 8,
+        seed: int = 0,
+        batch_size: int = 256,
+    ) -> Likelihood:
+        """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound."""
+        return likelihood.nll(
+            self.method,
+            self.denoiser.eval(),
+            tokens,
+            given=given,
+            attend=attend,
+            draws=draws,
+            seed=seed,
+            batch_size=batch_size,
+        )
+
+    def save_pretrained(self, path: str | Path) -> Path:
+        """Write config.json, weights.safetensors and manifest.json, all that `from_pretrained` needs."""
+        from safetensors.torch import save_file
+
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        state = {
+            name: tensor.detach().cpu().contiguous() for name, tensor in self.denoiser.state_dict().items()
+        }
+        save_file(state, path / WEIGHTS)
+        write(path / CONFIG, to_json(self.config))
+        origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
+        write(path / MANIFEST, {**environment(), "model": {"name": self.config.name, **origin}})
+        return path
+
+
+def from_pretrained(path_or_name: str | Path, *, weights: Weights = "ema", device: str = "auto") -> Model:
+    """The model in a run directory, in an exported directory, or of that name in the package.
+
+    Runs hold averaged weights (`ema`) and the last ones (`raw`); exported directories hold one set.
+    """
+    if weights not in _RUN_FILES:
+        raise UserError(f"weights must be ema or raw, not {weights!r}.")
+    folder = find(path_or_name)
+    file = _weights_file(folder, weights)
+    tensors = checkpoint.load_tensors(file)
+    config = _config(folder)
+    denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+    _load_state(denoiser, tensors, file)
+    origin = {"path": str(path_or_name), "weights": _which(folder, weights), "sha256": sha256(file)}
+    return Model(denoiser.to(place(device)).eval(), config, origin)
+
+
+def bundled() -> dict[str, Path]:
+    """The models that come with the package, by name."""
+    root = Path(str(files("simplax"))) / "models"
+    return {path.name: path for path in sorted(root.glob("*")) if (path / CONFIG).is_file()}
+
+
+def find(path_or_name: str | Path) -> Path:
+    """The directory of a model: an existing path comes first, then the names in the package."""
+    path = Path(path_or_name)
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise UserError(f"{path} is a file: give the directory of a run or of an exported model.")
+    models = bundled()
+    if str(path_or_name) in models:
+        return models[str(path_or_name)]
+    hint = (
+        nearest(str(path_or_name), list(models))
+        if models
+        else "; give the directory of a run or an exported model."
+    )
+    raise UserError(f"there is no model {str(path_or_name)!r}{hint}")
+
+
+def place(device: str) -> torch.device:
+    """The device of that name, `auto` for the best one here."""
+    try:
+        chosen = pick_device(device)
+        torch.empty(0, device=chosen)
+    except UserError:
+        raise
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"device {device!r} cannot be used here: say auto, cpu or cuda.") from error
+    return chosen
+
+
+def _weights_file(folder: Path, weights: str) -> Path:
+    if (folder / "checkpoints").is_dir():
+        newest = checkpoint.find(folder)
+        if newest is None:
+            raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
+        return newest / _RUN_FILES[weights]
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
+    kept = _which(folder, weights)
+    if kept != weights:
+        raise UserError(f"{folder} was exported with {kept} weights only: leave out --weights {weights}.")
+    return folder / WEIGHTS
+
+
+def _which(folder: Path, weights: str) -> str:
+    """The kind of weights taken; an export without a manifest is believed to be what is asked for."""
+    try:
+        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return str(record["model"].get("weights", weights))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return weights
+
+
+def _config(folder: Path) -> RunConfig:
+    try:
+        return from_json(load(folder / CONFIG))
+    except UserError as error:
+        raise UserError(f"{folder} was not written by this version of simplax: {error}") from error
+
+
+def _load_state(denoiser: nn.Module, tensors: dict[str, Tensor], file: Path) -> None:
+    expected = denoiser.state_dict()
+    for name in [*expected, *tensors]:
+        if name not in tensors or name not in expected:
+            verb = "lacks" if name not in tensors else "has the unknown entry"
+            raise UserError(f"{file} does not fit its {CONFIG}: it {verb} {name}.")
+        if tensors[name].shape != expected[name].shape:
+            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
+            raise UserError(f"{file} does not fit its {CONFIG}: {name} has shape {shapes}.")
+    denoiser.load_state_dict(tensors)
+
+
+def _seeds(seeds: Sequence[int] | Tensor | int | None, num: int) -> Tensor:
+    if seeds is None:
+        return torch.randint(0, 2**62, (num,))
+    values = (
+        torch.arange(seeds, seeds + num)
+        if isinstance(seeds, int)
+        else torch.as_tensor(seeds, dtype=torch.int64)
+    )
+    if values.shape != (num,):
+        raise UserError(f"give one seed per sample: {num} samples but {values.numel()} seeds.")
+    return values
+
+
+def _join(parts: list[Samples]) -> Samples:
+    if len(parts) == 1:
+        return parts[0]
+    paths = [part.trajectory for part in parts if part.trajectory is not None]
+    tokens = torch.cat([part.tokens for part in parts])
+    return Samples(
+        tokens,
+        sum(part.nfe * len(part.tokens) for part in parts) / len(tokens),
+        torch.cat([part.seeds for part in parts]),
+        parts[0].times,
+        torch.cat(paths, dim=1) if paths else None,
+        sum(part.calls for part in parts),
+    )

@@ -1,0 +1,45 @@
+"""From a configuration to a running training: the one place where the tree is taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from simplax.config import RunConfig, to_json
+from simplax.train import Result, train
+
+
+def build(config: RunConfig) -> nn.Module:
+    """The untrained denoiser, the same for the same seed; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.run.seed)
+        return config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+
+
+def launch(
+    config: RunConfig,
+    directory: str | Path,
+    *,
+    fresh: bool = False,
+    allow_older: bool = False,
+    init_from: str | Path | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Result:
+    """Train what `config` says in `directory`, or continue there unless `fresh`."""
+    return train(
+        config.method,
+        build(config),
+        config.task.train(),
+        config.run,
+        directory,
+        validation=config.task.validation() if config.run.validate_every else None,
+        config=to_json(config),
+        resume="never" if fresh else "auto",
+        allow_older=allow_older,
+        init_from=init_from,
+        device=device,
+        quiet=quiet,
+    )

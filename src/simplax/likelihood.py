@@ -1,0 +1,119 @@
+"""Negative log-likelihood of a set of sequences: the bound averaged over times and noise, with its error.
+
+A diffusion bound is the mean over training times that is usually reported, plus what that leaves out: reconstruction
+below the first time and the prior's term above the last. Only with them is it a bound. What a method trains on (the
+objective of Simplax, a low-variance weighting) plays no part here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from simplax.errors import UserError
+from simplax.methods.base import HasLikelihood, Method
+from simplax.random import Keys
+from simplax.times import stratified
+from simplax.typing import Batch, StepContext
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Nats per scored token: the value itself if `exact`, an upper bound on it in expectation otherwise.
+
+    `standard_error` is about the population the sequences came from; `monte_carlo_error` only about the draws of time
+    and noise, for this very set of sequences (zero when the value is exact). `per_sequence` (batch,) are sums in nats.
+    """
+
+    nats_per_token: float
+    standard_error: float
+    monte_carlo_error: float
+    exact: bool
+    draws: int
+    sequences: int
+    scored_tokens: int
+    per_sequence: Tensor
+
+    @property
+    def bits_per_token(self) -> float:
+        return self.nats_per_token / math.log(2.0)
+
+    def nats_per_character(self, characters: int) -> float:
+        """The same total shared among the characters the scored tokens stand for."""
+        if characters < 1:
+            raise UserError(f"the number of characters must be at least 1, got {characters}.")
+        return self.nats_per_token * self.scored_tokens / characters
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.nats_per_token)
+
+
+@torch.no_grad()
+def nll(
+    method: Method,
+    denoiser: nn.Module,
+    tokens: Tensor,
+    *,
+    given: Tensor | None = None,
+    attend: Tensor | None = None,
+    draws: int = 8,
+    seed: int = 0,
+    batch_size: int = 256,
+) -> Likelihood:
+    """Each draw gives every sequence its own time, stratified over the whole set, and noise of its own.
+
+    Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
+    """
+    if not isinstance(method, HasLikelihood):
+        raise UserError(f"{type(method).__name__} has no likelihood: compare its samples instead.")
+    if draws < 1 or batch_size < 1 or len(tokens) < 1:
+        raise UserError("give at least one sequence, one draw and a batch size of at least 1.")
+    draws = 1 if method.exact_likelihood else draws
+    whole = Batch.of(tokens, given, attend)
+    device = next(denoiser.parameters(), torch.empty(0)).device
+    parts = [_one_draw(method, denoiser, whole, draw, seed, batch_size, device) for draw in range(draws)]
+    totals = torch.stack([total for total, _ in parts])
+    return _summarise(totals, parts[0][1], method.exact_likelihood)
+
+
+def _one_draw(
+    method: HasLikelihood,
+    denoiser: nn.Module,
+    whole: Batch,
+    draw: int,
+    seed: int,
+    batch_size: int,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Nats (batch,) of each sequence, and how many of its tokens they are for."""
+    u = stratified(len(whole.tokens), seed, draw)
+    sums, counts = [], []
+    for rows in torch.arange(len(whole.tokens)).split(batch_size):
+        attend = None if whole.attend is None else whole.attend[rows]
+        batch = Batch(whole.tokens[rows], whole.given[rows], whole.scored[rows], attend).to(device)
+        keys = Keys.from_seeds(rows).fold_in(seed, draw).to(device)
+        context = StepContext(keys, u[rows].to(device))
+        inner, ends = method.nll(denoiser, batch, context), method.ends(denoiser, batch, context)
+        sums.append((inner.per_token.double() + ends.per_token).sum(-1).cpu())
+        counts.append(inner.scored.sum(-1).double().cpu())
+    return torch.cat(sums), torch.cat(counts)
+
+
+def _summarise(totals: Tensor, scored: Tensor, exact: bool) -> Likelihood:
+    """`totals` (draws, batch) in nats, `scored` (batch,) tokens: a ratio of sums and the errors of that ratio."""
+    draws, number = totals.shape
+    count = scored.sum().clamp(min=1)
+    per_sequence = totals.mean(0)
+    mean = float(per_sequence.sum() / count)
+    residual = per_sequence - mean * scored  # the linearised ratio: what each sequence adds to its error
+    spread = float(residual.std() * math.sqrt(number) / count) if number > 1 else math.nan
+    noise = (
+        float((totals.sum(-1) / count).std() / math.sqrt(draws))
+        if draws > 1
+        else (0.0 if exact else math.nan)
+    )
+    return Likelihood(mean, spread, noise, exact, draws, number, int(scored.sum()), per_sequence)

@@ -1,0 +1,73 @@
+"""What made a number: one JSON record beside every evaluation, enough to repeat it."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from simplax.train.checkpoint import versions
+from simplax.train.files import write_json
+
+if TYPE_CHECKING:
+    from simplax.hub import Model
+
+FORMAT = "simplax-manifest-1"
+
+
+def environment() -> dict[str, Any]:
+    """When, with what and by which command."""
+    return {
+        "format": FORMAT,
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["simplax" if Path(sys.argv[0]).name == "__main__.py" else sys.argv[0], *sys.argv[1:]]),
+        "versions": versions(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def manifest(
+    model: Model,
+    *,
+    sampler: Any = None,
+    num_steps: int | None = None,
+    nfe: float | None = None,
+    seeds: Sequence[int] | range | None = None,
+    **facts: Any,
+) -> dict[str, Any]:
+    """The record of one use of a model; `facts` are whatever else decides the result."""
+    from simplax.config import encode
+
+    sampling = {"sampler": encode(sampler), "num_steps": num_steps, "nfe": nfe} if sampler is not None else {}
+    return {
+        **environment(),
+        "model": model.describe(),
+        "device": str(model.device),
+        "dtype": {"network": model.dtype, "noise": "float64"},
+        **sampling,
+        "seeds": _compact(seeds),
+        **facts,
+    }
+
+
+def write(path: str | Path, record: dict[str, Any]) -> Path:
+    """Store a record, making its directory."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, record)
+    return path
+
+
+def _compact(seeds: Sequence[int] | range | None) -> Any:
+    """Consecutive seeds as their first and their number."""
+    if seeds is None:
+        return None
+    values = list(seeds)
+    if values and values == list(range(values[0], values[0] + len(values))):
+        return {"first": values[0], "count": len(values)}
+    return values

@@ -1,0 +1,25 @@
+"""Methods: each a frozen dataclass that builds a denoiser, has a loss and a sampler.
+
+`METHODS` is the registry: a new method is one file and one line here.
+"""
+
+from __future__ import annotations
+
+from simplax.methods.ar import AR as AR
+from simplax.methods.base import HasLikelihood as HasLikelihood
+from simplax.methods.base import Method as Method
+from simplax.methods.duo import Curriculum as Curriculum
+from simplax.methods.duo import Duo as Duo
+from simplax.methods.duo import DuoBase as DuoBase
+from simplax.methods.mdlm import MDLM as MDLM
+from simplax.methods.uniform import UDLM as UDLM
+from simplax.methods.uniform import Simplax as Simplax
+
+METHODS: dict[str, type[Method]] = {
+    "simplax": Simplax,
+    "udlm": UDLM,
+    "ar": AR,
+    "mdlm": MDLM,
+    "duo-base": DuoBase,
+    "duo": Duo,
+}

@@ -1,0 +1,109 @@
+"""Duo (Sahoo et al. 2025): uniform-state diffusion as the arg-max of a Gaussian one, which gives a training curriculum.
+
+Early in training the network reads the softmax of the Gaussian latent at a low temperature instead of its arg-max:
+easier to learn from, and the loss stays that of the discrete process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from simplax.functional import duo_gamma_range
+from simplax.methods.base import num_categories, per_sample
+from simplax.methods.uniform import UniformMethod, bridge_loss, predict, scored
+from simplax.objectives.bridge import rate_density
+from simplax.processes.gaussian import alpha_and_slope, dense_latent, sparse_latent
+from simplax.processes.uniform import Prior
+from simplax.samplers import Ancestral
+from simplax.samplers.base import Sampler
+from simplax.simplex import Atoms, Dense, Marginal, pinned
+from simplax.typing import Batch, Loss, StepContext
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Optimiser steps `0` to `end` train on soft inputs; log10 of their temperature goes linearly from the first to the
+    second number between steps `start` and `end`.
+
+    `gammas` is the range of the Gaussian's negative log signal-to-noise ratio, `None` the one at which alpha spans the
+    published values for the vocabulary at hand. `top_k` keeps that many of the largest entries of the latent besides
+    the clean token's (Duo++), drawn without ever forming a K-vector; `None` forms it.
+    """
+
+    start: int = 0
+    end: int = 500_000
+    log10_temperature: tuple[float, float] = (-3.0, -3.0)
+    gammas: tuple[float, float] | None = None
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"a curriculum needs 0 <= start <= end, got {self.start} and {self.end}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, or None for all categories, got {self.top_k}")
+        if self.gammas is not None and not self.gammas[0] < self.gammas[1]:
+            raise ValueError(f"gammas must be an increasing pair, got {self.gammas}")
+
+    def temperature(self, step: int) -> float:
+        first, second = self.log10_temperature
+        progress = (step - self.start) / max(self.end - self.start, 1)
+        return 10.0 ** (first + (second - first) * min(max(progress, 0.0), 1.0))
+
+
+@dataclass(frozen=True)
+class DuoBase(UniformMethod):
+    """Duo without its curriculum: the uniform-state objective, value for value that of UDLM."""
+
+    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        return bridge_loss(self, denoiser, batch, context)
+
+    def sampler(self, **options: Any) -> Sampler[Any]:
+        return Ancestral(**options)
+
+
+@dataclass(frozen=True)
+class Duo(UniformMethod):
+    """The curriculum, then the uniform-state objective; the likelihood is always that of the discrete process."""
+
+    curriculum: Curriculum = field(default_factory=Curriculum)
+
+    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        if context.step >= self.curriculum.end:
+            return bridge_loss(self, denoiser, batch, context)
+        return self._soft_loss(denoiser, batch, context)
+
+    def sampler(self, **options: Any) -> Sampler[Any]:
+        return Ancestral(**options)
+
+    def _soft_loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+        size = num_categories(denoiser)
+        low, high = self.curriculum.gammas or duo_gamma_range(size)
+        gamma = low + (high - low) * self.times(context.u)
+        alpha, slope = alpha_and_slope(gamma, size, low, high)
+        rate = -(high - low) * slope / alpha
+        soft, z = self._latent(batch.tokens, gamma, size, context)
+        # the network is told the noise level, in the units of its own schedule
+        time = self.schedule.inverse(alpha).clamp(0.0, 1.0)
+        logits = predict(denoiser, _shown(soft, batch), time, batch, context)
+        prior = Prior(size)
+        state = Marginal(z, batch.tokens, per_sample(alpha), torch.zeros_like(per_sample(alpha)), prior)
+        weight = per_sample(rate if self.weighting == "elbo" else torch.ones_like(rate))
+        return scored(rate_density(logits, batch.tokens, state, per_sample(alpha), weight, prior), batch)
+
+    def _latent(
+        self, x: Tensor, gamma: Tensor, size: int, context: StepContext
+    ) -> tuple[Dense | Atoms, Tensor]:
+        temperature = self.curriculum.temperature(context.step)
+        if self.curriculum.top_k is None:
+            return dense_latent(x, gamma, size, temperature, context.keys)
+        return sparse_latent(x, gamma, size, temperature, self.curriculum.top_k, context.keys)
+
+
+def _shown(soft: Dense | Atoms, batch: Batch) -> Tensor | Atoms:
+    """The soft input, with given positions as they are, in the network's precision."""
+    state = pinned(soft, batch.tokens, batch.given)
+    return state.w.float() if isinstance(state, Dense) else Atoms(state.ids, state.weights.float())

@@ -1,0 +1,68 @@
+"""The registry of recipes: whole runs as functions that return a `RunConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from simplax.codec import nearest
+from simplax.config import RunConfig
+from simplax.errors import UserError
+from simplax.methods import Method
+
+Build = Callable[[Method], RunConfig]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named run; `description` is one line that says what it is and how its loss is weighted."""
+
+    name: str
+    description: str
+    build: Callable[[], RunConfig]
+
+    def __call__(self) -> RunConfig:
+        return replace(self.build(), name=self.name)
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(family: str, description: str, methods: Mapping[str, Method]) -> Callable[[Build], Build]:
+    """Register `family-<method>` for each of the methods; the function turns a method into a run."""
+
+    def register(build: Build) -> Build:
+        for label, method in methods.items():
+            name = f"{family}-{label}"
+            weighting = getattr(method, "weighting", None)
+            told = description if weighting is None else f"{description}; {weighting} weighting"
+            RECIPES[name] = Recipe(name, told, partial(build, method))
+        return build
+
+    return register
+
+
+def get(name: str) -> RunConfig:
+    """The run of that name."""
+    if name not in RECIPES:
+        raise UserError(f"there is no recipe {name!r}{nearest(name, list(RECIPES))}")
+    return RECIPES[name]()
+
+
+def smoke(config: RunConfig) -> RunConfig:
+    """The same method and code path so small that it trains five steps in seconds."""
+    architecture = replace(config.architecture, width=32, depth=2, heads=2, cond_dim=32)
+    optimizer = replace(config.run.optimizer, warmup=min(2, config.run.optimizer.warmup))
+    run = replace(
+        config.run, steps=5, batch_size=4, accumulate=1, optimizer=optimizer, compile=False, precision="float32",
+        log_every=1, save_every=5, validate_every=5, validation_batches=1, sample_every=0,
+    )  # fmt: skip
+    return replace(
+        config,
+        name=f"{config.name}-smoke",
+        task=config.task.small(),
+        architecture=architecture,
+        run=run,
+        sampling=replace(config.sampling, num_steps=min(4, config.sampling.num_steps)),
+    )

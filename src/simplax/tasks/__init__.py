@@ -1,0 +1,12 @@
+"""Tasks: what a run is trained on. `TASKS` is the registry: a new task is one file and one line here."""
+
+from __future__ import annotations
+
+from simplax.tasks.base import Task as Task
+from simplax.tasks.sudoku import SudokuTask as SudokuTask
+from simplax.tasks.toy import ToyTask as ToyTask
+
+TASKS: dict[str, type[Task]] = {
+    "sudoku": SudokuTask,
+    "toy": ToyTask,
+}

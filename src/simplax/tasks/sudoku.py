@@ -1,0 +1,111 @@
+"""The Sudoku task: puzzles of one size and clue count in one layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from simplax.data import sudoku
+from simplax.random import Keys
+from simplax.tasks.base import Task
+from simplax.train.run import Source
+from simplax.typing import Batch
+
+_SMALL = 32
+_AUGMENT = 102
+_FRESH_SEED = 1_000_000_000  # no seed of the pool, of an evaluation or of a development set is near
+
+
+@dataclass(frozen=True, eq=False)
+class PuzzleSource:
+    """A fixed list of puzzles, read round and round."""
+
+    puzzles: sudoku.PuzzleSet
+    layout: sudoku.Layout
+    augment: bool = False
+    seed: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.layout.length
+
+    @property
+    def vocab_size(self) -> int:
+        return self.layout.vocab_size
+
+    def batch(self, indices: Tensor) -> Batch:
+        indices = indices.long().cpu()
+        chosen = self.puzzles[(indices % len(self.puzzles)).numpy()]
+        boards, solutions = torch.from_numpy(chosen.puzzles), torch.from_numpy(chosen.solutions)
+        if self.augment:
+            keys = Keys.from_seeds(indices).fold_in(self.seed, _AUGMENT)
+            boards, solutions = sudoku.augment_puzzles(boards, solutions, keys)
+        return self.layout.encode(boards, solutions)
+
+
+@dataclass(frozen=True)
+class SudokuTask(Task):
+    """Training puzzles of the published pool (9x9) or of the 240 training solutions (4x4).
+
+    Validation uses puzzles from seeds beyond the pool, never the evaluation set: checkpoints and options may be chosen
+    on it. `held_out` is how many. `limit` trains on that many freshly made puzzles instead of the pool.
+    """
+
+    size: int = 9
+    layout: str = "cells"
+    clues: int = 30
+    augment: bool = False
+    seed: int = 0
+    held_out: int = 256
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        self._source  # noqa: B018  its checks are ours
+
+    @property
+    def _source(self) -> sudoku.SudokuSource:
+        return sudoku.SudokuSource(self.clues, self.layout, self.size, self.augment, self.seed)
+
+    @cached_property
+    def board_layout(self) -> sudoku.Layout:
+        return sudoku.make_layout(self.layout, self.size)
+
+    @property
+    def length(self) -> int:
+        return self.board_layout.length
+
+    @property
+    def vocab_size(self) -> int:
+        return self.board_layout.vocab_size
+
+    def train(self) -> Source:
+        if self.limit is None:
+            return self._source
+        if self.size == 4:
+            puzzles = sudoku.puzzles_4x4(self.clues)[0][: self.limit]
+        else:
+            puzzles = _fresh(self.clues, self.limit, _FRESH_SEED)
+        return PuzzleSource(puzzles, self.board_layout, self.augment, self.seed)
+
+    def validation(self) -> Source:
+        if self.size == 4:
+            puzzles = sudoku.puzzles_4x4(self.clues)[1][: self.held_out]
+        elif self.limit is not None:
+            puzzles = _fresh(self.clues, self.held_out, 2 * _FRESH_SEED)
+        else:
+            puzzles = sudoku.development_set(self.clues, self.held_out)
+        return PuzzleSource(puzzles, self.board_layout)
+
+    def text(self, tokens: Tensor) -> list[str]:
+        return [sudoku.to_text(board) for board in self.board_layout.decode(tokens.cpu()).numpy()]
+
+    def small(self) -> SudokuTask:
+        return replace(self, limit=_SMALL, held_out=_SMALL)
+
+
+def _fresh(clues: int, number: int, first: int) -> sudoku.PuzzleSet:
+    boards = sudoku.generate_range(first, number, clues)
+    return sudoku.PuzzleSet(boards[:, 0], boards[:, 1])

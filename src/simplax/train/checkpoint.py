@@ -1,0 +1,207 @@
+"""Checkpoints that are whole or absent, and that say so when somebody damaged them.
+
+    RUN/latest                              the name of the newest checkpoint
+    RUN/best                                a link to the best one, if the run validates
+    RUN/checkpoints/step-000000123/         weights.safetensors, ema.safetensors, optimizer.pt, state.json
+
+A checkpoint is written to a temporary sibling and renamed when every byte is on disk, so a kill at any moment leaves
+the previous ones as they were.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from json import JSONDecodeError, loads
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from simplax.errors import UserError
+from simplax.train.files import sha256, sync, write_json, write_text
+
+FORMAT = "simplax-checkpoint-1"
+WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`weights` and `ema` are whole state dicts on the CPU; `state` is the plain content of state.json."""
+
+    step: int
+    weights: dict[str, Tensor]
+    ema: dict[str, Tensor]
+    optimizer: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+def save(run: Path, checkpoint: Checkpoint, *, keep: int, best: bool = False) -> Path:
+    """Write a checkpoint, point `latest` (and `best`) at it, and drop all but the `keep` newest and the best."""
+    folder = run / "checkpoints"
+    final = folder / _name(checkpoint.step)
+    temporary = folder / f"{_TEMPORARY}{final.name}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _clean(folder)
+        _write(temporary, checkpoint)
+        _replace_directory(temporary, final)
+        write_text(run / "latest", final.name + "\n")
+        if best:
+            _link(run / "best", final)
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"could not save {final} ({reason}): make room or allow writing there, then resume; earlier checkpoints "
+            "are intact."
+        ) from error
+    _prune(run, checkpoint.step, keep)
+    return final
+
+
+def _write(folder: Path, checkpoint: Checkpoint) -> None:
+    folder.mkdir()
+    _write_tensors(folder / WEIGHTS, checkpoint.weights)
+    _write_tensors(folder / AVERAGE, checkpoint.ema)
+    _write_optimizer(folder / OPTIMIZER, checkpoint.optimizer)
+    hashes = {name: sha256(folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
+    state = {"format": FORMAT, "step": checkpoint.step, "versions": versions(), "sha256": hashes}
+    write_json(folder / STATE, {**state, **checkpoint.state})
+
+
+def versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("simplax")
+    except PackageNotFoundError:
+        own = "unknown"
+    return {"simplax": own, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    # the format stores no aliases, so weights that share memory are written out twice
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
+        seen.add(tensor.data_ptr())
+    save_file(separate, path)
+    sync(path)
+
+
+def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:
+    torch.save(state, path)
+    sync(path)
+
+
+def _replace_directory(temporary: Path, final: Path) -> None:
+    """A directory of that name exists when a run was taken up again from an older checkpoint."""
+    if final.exists():
+        final.rename(final.with_name(f"{_TEMPORARY}replaced-{final.name}"))
+    temporary.rename(final)
+    sync(final.parent)
+
+
+def _link(link: Path, target: Path) -> None:
+    temporary = link.with_name(".best.tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent), target_is_directory=True)
+    os.replace(temporary, link)
+
+
+def _clean(folder: Path) -> None:
+    """Remove what a killed save, or a replaced checkpoint, left behind."""
+    for leftover in folder.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _prune(run: Path, step: int, keep: int) -> None:
+    best = (run / "best").resolve() if (run / "best").is_symlink() else None
+    older = [path for path in stored(run) if _step(path) <= step]
+    for path in older[: max(0, len(older) - keep)]:
+        if path.resolve() != best:
+            shutil.rmtree(path, ignore_errors=True)
+    _clean(run / "checkpoints")
+
+
+def stored(run: Path) -> list[Path]:
+    """All checkpoints of a run, oldest first, intact or not."""
+    return sorted(path for path in (run / "checkpoints").glob("step-*") if path.is_dir())
+
+
+def _name(step: int) -> str:
+    return f"step-{step:09d}"
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def find(run: Path, *, allow_older: bool = False) -> Path | None:
+    """The newest checkpoint, verified, or None before the first; an older intact one only with `allow_older`."""
+    available = stored(run)
+    pointer = run / "latest"
+    if not pointer.exists() and not available:
+        return None
+    newest = run / "checkpoints" / pointer.read_text().strip() if pointer.exists() else available[-1]
+    try:
+        verify(newest)
+        return newest
+    except UserError:
+        if not allow_older:
+            raise
+    for path in reversed([path for path in available if path.name < newest.name]):
+        try:
+            verify(path)
+            return path
+        except UserError:
+            continue
+    raise UserError(f"no checkpoint in {run} is intact: start a new run in another directory.")
+
+
+def verify(path: Path) -> dict[str, Any]:
+    """The state of a checkpoint whose files are all there and unchanged."""
+    if not path.is_dir():
+        raise UserError(f"the checkpoint {path} is missing: {_ADVICE}.")
+    try:
+        state = loads((path / STATE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is not a checkpoint, it has no {STATE}: {_ADVICE}.") from None
+    except (JSONDecodeError, UnicodeDecodeError):
+        raise UserError(f"{path / STATE} is damaged: {_ADVICE}.") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise UserError(f"{path} was not written by this version of simplax: {_ADVICE}.")
+    for name, expected in state["sha256"].items():
+        if not (path / name).is_file():
+            raise UserError(f"{path / name} is missing: {_ADVICE}.")
+        if sha256(path / name) != expected:
+            raise UserError(f"{path / name} is truncated or was changed after it was saved: {_ADVICE}.")
+    return state
+
+
+_ADVICE = "restore it, or resume from an older checkpoint with --allow-older"
+
+
+def load(path: Path) -> Checkpoint:
+    """A checkpoint from its directory; the optimizer's file is read without unpickling code."""
+    state = verify(path)
+    optimizer = torch.load(path / OPTIMIZER, map_location="cpu", weights_only=True)
+    return Checkpoint(
+        state["step"], load_tensors(path / WEIGHTS), load_tensors(path / AVERAGE), optimizer, state
+    )
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: give a run or a model directory.") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is not a readable safetensors file: {str(error).splitlines()[0]}.") from None

@@ -1,0 +1,121 @@
+"""Processes started by torchrun: who we are, what we agree on, and how the network is wrapped."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from simplax.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all that train together. Every method is a collective: all processes call it."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def on_main(self, action: Callable[[], T]) -> T:
+        """Run `action` in the first process and hand its result, or its failure, to all of them."""
+        if self.size == 1:
+            return action()
+        message: list[object] = [None, None]
+        if self.main:
+            try:
+                message = [action(), None]
+            except Exception as error:
+                message = [None, _portable(error)]
+        dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
+        if isinstance(message[1], BaseException):
+            raise message[1]
+        return message[0]  # type: ignore[return-value]
+
+    def broadcast(self, module: nn.Module) -> None:
+        """Give every process the weights and buffers of the first."""
+        if self.size > 1:
+            for tensor in [*module.parameters(), *module.buffers()]:
+                dist.broadcast(tensor.detach(), src=0)
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(str(error))
+    return error
+
+
+@contextmanager
+def connect(device: str = "auto") -> Iterator[World]:
+    """Join the processes that torchrun started; a single process needs no group."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    place = pick_device(device)
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    if size == 1 and not dist.is_initialized():
+        yield World(0, 1, place)
+        return
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size(), place)
+    finally:
+        if not joined:
+            dist.destroy_process_group()
+
+
+def pick_device(device: str) -> torch.device:
+    """`auto` is this process's own GPU if there is one, the CPU otherwise."""
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    if device == "auto":
+        return torch.device(own if torch.cuda.is_available() else "cpu")
+    place = torch.device(own if device == "cuda" else device)
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for but this machine has no usable GPU: use --device cpu.")
+    return place
+
+
+def shard(denoiser: nn.Module, world: World) -> None:
+    """FSDP2: split every block, and the rest of the network, over all processes, in place."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    for block in getattr(denoiser, "blocks", ()):
+        fully_shard(block, mesh=mesh)
+    fully_shard(denoiser, mesh=mesh)
+    for entry in ("features", "logits"):  # losses may enter here instead of through forward
+        if hasattr(denoiser, entry):
+            register_fsdp_forward_method(denoiser, entry)
+
+
+def replicate(objective: nn.Module, world: World, has_unused: bool) -> nn.Module:
+    """DDP around the loss as a whole, so that a method may call its network in any way it likes."""
+    return nn.parallel.DistributedDataParallel(
+        objective,
+        device_ids=None,
+        broadcast_buffers=False,
+        find_unused_parameters=has_unused,
+        gradient_as_bucket_view=True,
+    )

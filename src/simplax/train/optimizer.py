@@ -1,0 +1,168 @@
+"""The optimizer, its learning-rate schedule and gradient clipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from simplax.errors import UserError
+from simplax.train.sharded import full, local, shard_like
+
+
+def _constant(progress: float) -> float:
+    return 1.0
+
+
+def _cosine(progress: float) -> float:
+    """To a tenth of the peak."""
+    return 0.1 + 0.45 * (1.0 + math.cos(math.pi * progress))
+
+
+def _linear(progress: float) -> float:
+    return 1.0 - progress
+
+
+DECAYS: dict[str, Callable[[float], float]] = {"constant": _constant, "cosine": _cosine, "linear": _linear}
+MUON_MOMENTUM = 0.95
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """AdamW, or Muon for the matrices inside transformer blocks with AdamW for everything else.
+
+    The published recipe is AdamW without weight decay, 2500 steps of linear warm-up from zero (the first step has
+    learning rate 0) and a constant rate after it. `decay` replaces the constant by a cosine to 10 % or a line to zero
+    at the end of the run. `clip` bounds the global gradient norm; `matrix_learning_rate` is Muon's.
+    torch's Muon works in bfloat16: under FSDP its weights agree with one process's to that precision only.
+    """
+
+    name: Literal["adamw", "muon"] = "adamw"
+    learning_rate: float = 3e-4
+    matrix_learning_rate: float = 0.02
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    warmup: int = 2500
+    decay: Literal["constant", "cosine", "linear"] = "constant"
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in BUILDERS:
+            raise UserError(f"unknown optimizer {self.name!r}; choose one of {', '.join(BUILDERS)}.")
+        if self.decay not in DECAYS:
+            raise UserError(f"unknown decay {self.decay!r}; choose one of {', '.join(DECAYS)}.")
+        if self.clip <= 0.0:
+            raise UserError(f"clip must be positive (inf for no clipping), got {self.clip}.")
+
+    def factor(self, step: int, steps: int) -> float:
+        """What multiplies the learning rates at the 0-based `step` of `steps`."""
+        if step < self.warmup:
+            return step / self.warmup
+        return DECAYS[self.decay]((step - self.warmup) / max(1, steps - self.warmup))
+
+    def build(self, module: nn.Module) -> Optimizers:
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not trainable:
+            raise UserError("the denoiser has no trainable parameters.")
+        return Optimizers(self, trainable, BUILDERS[self.name](self, trainable))
+
+
+class Optimizers:
+    """One or two torch optimizers that step together; their state is stored by parameter name."""
+
+    def __init__(
+        self, options: Optimizer, parameters: dict[str, nn.Parameter], parts: list[torch.optim.Optimizer]
+    ) -> None:
+        self.options, self.parameters, self.parts = options, parameters, parts
+        self._peaks = [[group["lr"] for group in part.param_groups] for part in parts]
+
+    def step(self, step: int, steps: int) -> float:
+        """Update the weights from their gradients; the AdamW learning rate that was used."""
+        factor = self.options.factor(step, steps)
+        for part, peaks in zip(self.parts, self._peaks):
+            for group, peak in zip(part.param_groups, peaks):
+                group["lr"] = peak * factor
+            part.step()
+        return self.options.learning_rate * factor
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Whole (unsharded) tensors on the CPU, by parameter name; every process must call it."""
+        states = {parameter: state for part in self.parts for parameter, state in part.state.items()}
+        return {
+            name: {key: full(value) for key, value in states[parameter].items()}
+            for name, parameter in self.parameters.items()
+            if parameter in states
+        }
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        owner = {p: part for part in self.parts for group in part.param_groups for p in group["params"]}
+        if unknown := sorted(set(state) - set(self.parameters)):
+            raise UserError(f"the optimizer state belongs to another network: it names {unknown[0]}.")
+        for name, values in state.items():
+            parameter = self.parameters[name]
+            owner[parameter].state[parameter] = {
+                key: shard_like(value, parameter)
+                if value.shape == parameter.shape
+                else value.to(parameter.device)
+                for key, value in values.items()
+            }
+
+
+def _adamw(options: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        list(parameters),
+        lr=options.learning_rate,
+        betas=options.betas,
+        eps=options.eps,
+        weight_decay=options.weight_decay,
+        fused=True,
+    )
+
+
+def _build_adamw(options: Optimizer, parameters: dict[str, nn.Parameter]) -> list[torch.optim.Optimizer]:
+    return [_adamw(options, parameters.values())]
+
+
+def _build_muon(options: Optimizer, parameters: dict[str, nn.Parameter]) -> list[torch.optim.Optimizer]:
+    matrices = [p for name, p in parameters.items() if is_block_matrix(name, p)]
+    rest = [p for name, p in parameters.items() if not is_block_matrix(name, p)]
+    if not matrices:
+        raise UserError("Muon needs matrices in transformer blocks, parameters named `blocks.*`: use adamw.")
+    muon = torch.optim.Muon(
+        matrices, lr=options.matrix_learning_rate, momentum=MUON_MOMENTUM, weight_decay=options.weight_decay
+    )
+    return [muon, *([_adamw(options, rest)] if rest else [])]
+
+
+def is_block_matrix(name: str, parameter: Tensor) -> bool:
+    """Muon's share: two-dimensional weights below a module list `blocks`, except the adaLN modulation.
+
+    Embeddings and the head lie outside the blocks; the modulation maps a conditioning vector, not activations.
+    """
+    path = name.split(".")
+    return "blocks" in path[:-1] and parameter.ndim == 2 and "adaLN" not in name
+
+
+BUILDERS = {"adamw": _build_adamw, "muon": _build_muon}
+
+
+@torch.no_grad()
+def normalise_and_clip(parameters: Iterable[nn.Parameter], scale: float, clip: float) -> float:
+    """Multiply all gradients by `scale`, then clip their global norm; the norm before clipping.
+
+    One pass over the gradients does both. Sharded gradients work: the norm is of the whole tensors.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = float(full(torch.nn.utils.get_total_norm(gradients))) * scale
+    if math.isfinite(norm):
+        torch._foreach_mul_([local(g) for g in gradients], scale * min(1.0, clip / (norm + 1e-6)))
+    return norm

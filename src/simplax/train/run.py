@@ -1,0 +1,71 @@
+"""What a training run is, besides method, network and data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from simplax.errors import UserError
+from simplax.train.optimizer import Optimizer
+from simplax.typing import Batch
+
+
+class Source(Protocol):
+    """Data as a function of global sample counters: what a counter means never depends on batch size or process."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Length, batch, precision and habits of a run.
+
+    `batch_size` is global: it is divided over processes and over `accumulate` micro-batches, and neither changes the
+    result beyond rounding. `ema` is the decay of the weight average. `keep` checkpoints are kept besides the best.
+    `validation_batches` batches of `batch_size` held-out samples are scored every `validate_every` steps; 0 means
+    never, here and for `sample_every` and `save_every` (the last step is always saved).
+    """
+
+    steps: int
+    batch_size: int
+    accumulate: int = 1
+    seed: int = 1
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    ema: float = 0.9999
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    sharding: Literal["ddp", "fsdp"] = "ddp"
+    log_every: int = 50
+    save_every: int = 1000
+    keep: int = 2
+    validate_every: int = 0
+    validation_batches: int = 8
+    sample_every: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "accumulate", "log_every", "keep", "validation_batches"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("save_every", "validate_every", "sample_every"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be 0 (never) or positive, got {getattr(self, name)}.")
+        if not 0.0 <= self.ema < 1.0:
+            raise UserError(f"ema must lie in [0, 1), got {self.ema}.")
+
+    def micro_batch(self, processes: int) -> int:
+        """Samples per process and micro-batch."""
+        parts = processes * self.accumulate
+        if self.batch_size % parts:
+            raise UserError(
+                f"batch_size {self.batch_size} must be a multiple of processes x accumulate = "
+                f"{processes} x {self.accumulate} = {parts}."
+            )
+        return self.batch_size // parts

@@ -1,0 +1,125 @@
+"""One optimiser step: micro-batches, gradients, normalisation, update. All randomness is keyed by (seed, counter)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from simplax.random import Keys, mix64
+from simplax.times import stratified
+from simplax.train.distributed import World, replicate, shard
+from simplax.train.ema import EMA
+from simplax.train.optimizer import normalise_and_clip
+from simplax.train.run import Run, Source
+from simplax.typing import Batch, StepContext
+
+_TRAINING = 0x7472  # folded into keys, so that no other user of a sample's counter draws the same noise
+
+
+class NonFinite(Exception):
+    """A loss or gradient that is not a number; the weights are still those before the step."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sums over the global batch, the gradient norm before clipping, the learning rate; `stop` if anyone asked to."""
+
+    loss_sum: float
+    scored: float
+    grad_norm: float
+    learning_rate: float
+    stop: bool
+
+
+class Objective(nn.Module):
+    """A method's loss as a module: wrappers see one forward pass, whatever calls the method makes inside."""
+
+    def __init__(self, method: Any, denoiser: nn.Module) -> None:
+        super().__init__()
+        self.method, self.denoiser = method, denoiser
+
+    def forward(self, batch: Batch, context: StepContext) -> tuple[Tensor, Tensor]:
+        loss = self.method.loss(self.denoiser, batch, context)
+        return loss.per_token.sum(dtype=torch.float64), loss.scored.sum()
+
+
+def micro_batches(
+    source: Source, run: Run, world: World, step: int
+) -> Iterator[tuple[Batch, StepContext, Tensor]]:
+    """This process's share of global step `step`, with the sample counters."""
+    size = run.micro_batch(world.size)
+    for micro in range(run.accumulate):
+        start = (world.rank * run.accumulate + micro) * size
+        counters = torch.arange(start, start + size) + step * run.batch_size
+        u = stratified(run.batch_size, run.seed, step, start, start + size)
+        keys = Keys.from_seeds(counters).fold_in(run.seed, _TRAINING)
+        context = StepContext(keys.to(world.device), u.to(world.device), step)
+        yield source.batch(counters).to(world.device), context, counters
+
+
+def dropout_seed(seed: int, step: int, rank: int, micro: int) -> int:
+    """Seed of torch's own generator, a function of where we are and not of how we came there."""
+    state = torch.tensor(seed, dtype=torch.int64)
+    for number in (step, rank, micro):
+        state = mix64(state * 31 + number + 1)
+    return int(state) & (2**63 - 1)
+
+
+class Stepper:
+    """Network, optimizer and average of one run, on this process."""
+
+    def __init__(self, method: Any, denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
+        self.denoiser, self.source, self.run, self.world = denoiser, source, run, world
+        world.broadcast(denoiser)
+        sharded = run.sharding == "fsdp" and world.size > 1
+        if sharded:
+            shard(denoiser, world)
+        called: Any = torch.compile(denoiser) if run.compile else denoiser
+        self.objective: nn.Module = Objective(method, called)
+        if world.size > 1 and not sharded:
+            has_unused = self._has_unused(Objective(method, denoiser))
+            self.objective = replicate(self.objective, world, has_unused)
+        self.optimizers = run.optimizer.build(denoiser)
+        self.ema = EMA(denoiser, run.ema)
+
+    def __call__(self, step: int, stop: bool) -> Outcome:
+        """Advance the weights from `step` to `step + 1`."""
+        self.denoiser.train()
+        self.optimizers.zero_grad()
+        totals = torch.zeros(3, dtype=torch.float64, device=self.world.device)
+        totals[2] = float(stop)
+        for micro, (batch, context, _) in enumerate(micro_batches(self.source, self.run, self.world, step)):
+            torch.manual_seed(dropout_seed(self.run.seed, step, self.world.rank, micro))
+            with self._synchronised(micro == self.run.accumulate - 1):
+                loss_sum, scored = self.objective(batch, context)
+                loss_sum.backward()
+            totals[:2] += torch.stack([loss_sum.detach(), scored.to(loss_sum.dtype)])
+        loss_sum, scored, anyone_stops = self.world.sum(totals).tolist()
+        # wrappers average gradients over processes; we want the sum over samples divided by the global count
+        scale = self.world.size / max(scored, 1.0)
+        norm = normalise_and_clip(self.optimizers.parameters.values(), scale, self.run.optimizer.clip)
+        if not torch.tensor([loss_sum, norm]).isfinite().all():
+            raise NonFinite
+        learning_rate = self.optimizers.step(step, self.run.steps)
+        self.ema.update()
+        return Outcome(loss_sum, scored, norm, learning_rate, anyone_stops > 0)
+
+    def _synchronised(self, last: bool) -> Any:
+        """Processes exchange gradients once per step, after the last micro-batch."""
+        if not last and isinstance(self.objective, nn.parallel.DistributedDataParallel):
+            return self.objective.no_sync()
+        return nullcontext()
+
+    def _has_unused(self, objective: nn.Module) -> bool:
+        """Whether some parameter takes no part in the loss, which DDP must be told; one pass on a micro-batch."""
+        batch, context, _ = next(micro_batches(self.source, self.run, self.world, 0))
+        objective(batch, context)[0].backward()
+        unused = any(p.requires_grad and p.grad is None for p in self.denoiser.parameters())
+        self.denoiser.zero_grad(set_to_none=True)
+        flag = torch.tensor([float(unused)], device=self.world.device)
+        return bool(self.world.sum(flag).item() > 0)

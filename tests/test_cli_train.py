@@ -1,0 +1,133 @@
+"""`simplax train` and what is done with its result: files, precedence, resuming, JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simplax.cli import main
+
+SMOKE = ["train", "toy-simplax", "--smoke"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    lines = [line for line in captured.err.splitlines() if not line.startswith("training ")]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_train_sample_evaluate_plot(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained = answer(capsys, *SMOKE, "--run.steps", "6", "--method.concentration=0.1")
+    assert (trained["directory"], trained["step"]) == ("runs/toy-simplax-smoke", 6)
+    stored = json.loads((here / trained["directory"] / "config.json").read_text())
+    assert (stored["run"]["steps"], stored["method"]["concentration"]) == (6, 0.1)
+
+    drawn = answer(capsys, "sample", trained["directory"], "--num", "3", "--seed", "5", "--num-steps", "2")
+    assert [row["seed"] for row in drawn["samples"]] == [5, 6, 7]
+    assert drawn["manifest"]["sampler"]["eta"] == 0.1
+    assert (drawn["manifest"]["num_steps"], drawn["manifest"]["nfe"]) == (2, 2)
+    assert drawn["manifest"]["seeds"] == {"first": 5, "count": 3}
+    assert set(drawn["manifest"]["versions"]) == {"simplax", "torch", "python"}
+    again = answer(capsys, "sample", trained["directory"], "--num", "1", "--seed", "6", "--num-steps", "2")
+    assert again["samples"][0] == drawn["samples"][1]
+    raw = answer(capsys, "sample", trained["directory"], "--weights", "raw")
+    assert raw["manifest"]["model"]["sha256"] != drawn["manifest"]["model"]["sha256"]
+
+    measured = answer(capsys, "evaluate", trained["directory"], "likelihood", "--num", "16", "--draws", "2")
+    assert measured["nats_per_token"] > measured["data_entropy"]
+    assert measured["kind"] == "upper bound"
+    assert json.loads(Path(measured["written"]).read_text()) == measured["manifest"]
+
+    drawing = answer(capsys, "plot", trained["directory"])
+    assert Path(drawing["image"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_command_continues_and_another_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(capsys, *SMOKE)
+    assert answer(capsys, *SMOKE, "--resume")["step"] == 5
+    assert "run.steps: 5 -> 9" in complaint(capsys, *SMOKE, "--run.steps", "9")
+    assert "already holds a run" in complaint(capsys, *SMOKE, "--fresh")
+    assert "contradict" in complaint(capsys, *SMOKE, "--fresh", "--resume")
+    assert "no run to resume" in complaint(capsys, *SMOKE, "--resume", "--out", "elsewhere")
+
+
+def test_a_printed_recipe_is_a_configuration_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = answer(capsys, "recipes", "toy-udlm", "--smoke")
+    data["run"]["steps"] = 3
+    Path("mine.json").write_text(json.dumps(data))
+    trained = answer(capsys, "train", "toy-simplax", "--config", "mine.json", "--name", "mine", "--out", "there")
+    assert (trained["name"], trained["step"]) == ("mine", 3)
+    assert json.loads(Path("there/config.json").read_text())["method"]["kind"] == "udlm"
+
+
+def test_starting_from_another_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(capsys, "train", "toy-udlm", "--smoke", "--out", "udlm")
+    assert answer(capsys, *SMOKE, "--init-from", "udlm", "--out", "second")["step"] == 5
+    wrong = complaint(capsys, *SMOKE, "--init-from", "udlm", "--task.categories", "7", "--out", "third")
+    assert "5 categories" in wrong and "has 7" in wrong
+    assert "no model 'nothing'" in complaint(capsys, *SMOKE, "--init-from", "nothing", "--out", "fourth")
+
+
+def test_sudoku_prompts_are_held(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(capsys, "train", "sudoku4-udlm", "--smoke", "--out", "four")
+    from simplax.data.sudoku import puzzles_4x4
+
+    drawn = answer(capsys, "sample", "four", "--given", "--num", "4")
+    for row, puzzle in zip(drawn["samples"], puzzles_4x4(6)[1].puzzles):
+        assert all(clue in (0, int(cell)) for clue, cell in zip(puzzle, row["text"]))
+
+
+def test_places_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    assert "choose another directory" in complaint(capsys, *SMOKE, "--out", "file/run")
+    answer(capsys, *SMOKE, "--out", "run")
+    error = complaint(capsys, "evaluate", "run", "likelihood", "--num", "4", "--out", "file/manifest.json")
+    assert "file" in error
+    assert "file" in complaint(capsys, "plot", "run", "--out", "file/curves.png")
+    assert "name it .png" in complaint(capsys, "plot", "run", "--out", "curves.xyz")
+
+
+def test_damaged_checkpoints_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(capsys, *SMOKE, "--out", "run")
+    file = next(Path("run/checkpoints").glob("*/ema.safetensors"))
+    file.write_bytes(file.read_bytes()[:100])
+    for command in (["sample", "run"], ["evaluate", "run", "likelihood"], [*SMOKE, "--out", "run"]):
+        assert "truncated" in complaint(capsys, *command)
+
+
+@pytest.mark.slow
+def test_interrupting_saves_and_exits_130(here: Path) -> None:
+    import signal
+
+    command = [sys.executable, "-m", "simplax", *SMOKE, "--run.steps", "1000000", "--out", "run"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not Path("run/latest").exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors

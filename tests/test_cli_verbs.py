@@ -1,0 +1,212 @@
+"""The other verbs, help without heavy imports, and every kind of bad input: exit 2 and one sentence."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simplax import __version__
+from simplax.cli import VERBS, main
+from simplax.cli.data import DATA
+from simplax.cli.evaluate import EVALUATIONS
+from simplax.cli.parsing import split_settings
+from simplax.errors import UserError
+
+HELPS = [
+    ["--help"],
+    *([verb, "--help"] for verb in VERBS),
+    *(["evaluate", "MODEL", name, "--help"] for name in EVALUATIONS),
+    *(["data", name, "--help"] for name in DATA),
+]
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = f"""
+import sys
+from simplax.cli import main
+for arguments in {[*HELPS, ["--version"]]}:
+    assert main(arguments) == 0, arguments
+assert not [name for name in ("torch", "numpy", "matplotlib", "numba") if name in sys.modules]
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for words in (*VERBS, *EVALUATIONS, *DATA, "--device", "--weights", "--json", f"simplax {__version__}"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [verb, *more, "--help"]
+        for verb in VERBS
+        for more in ([["M", name] for name in EVALUATIONS] if verb == "evaluate" else [list(DATA)] if verb == "data" else [[]])
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_every_verb_offers_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_listings_parse_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    def listing(*arguments: str) -> Any:
+        assert main([*arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    from simplax.methods import METHODS
+    from simplax.recipes import RECIPES
+
+    assert set(listing("recipes")) == set(RECIPES)
+    methods = listing("methods")
+    assert len(methods) == 10
+    assert {name for name, row in methods.items() if row["implemented"]} == set(METHODS)
+    examined = listing("doctor")
+    assert {"versions", "device", "gflops", "threads", "extras", "advice"} <= set(examined)
+    assert examined["precision"] == max(examined["gflops"], key=examined["gflops"].get)
+
+
+def test_listings_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        (["recipes"], ["toy-simplax", "weighting"]),
+        (["recipes", "toy-simplax"], ["--method.concentration", "--run.optimizer.betas", "0.9,0.999"]),
+        (["methods"], ["simplax", "(planned)", "Sahoo et al."]),
+    ):
+        assert main(arguments) == 0
+        printed = capsys.readouterr().out
+        assert all(word in printed for word in words)
+        assert not any(line != line.rstrip() for line in printed.splitlines())
+
+
+def test_sudoku_pools_are_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from simplax.data import sudoku
+    from simplax.data.sudoku import Pool, PuzzleSet, generate_range
+
+    boards = generate_range(0, 4, 40)
+    monkeypatch.setattr(sudoku, "pool", lambda clues: Pool(clues, PuzzleSet(boards[:, 0], boards[:, 1]), 4))
+    monkeypatch.setattr(Pool, "valid", property(lambda self: self.puzzles[2:]))
+    assert main(["data", "sudoku", "--clues", "40", "35", "--json"]) == 0
+    pools = json.loads(capsys.readouterr().out)["pools"]
+    assert [row["clues"] for row in pools] == [40, 35]
+    assert pools[0]["evaluate"] == sum(pools[0]["clue_counts"].values()) == 2
+
+
+MISTAKES = {
+    "unknown verb": (["trian"], "no command 'trian'; did you mean train?"),
+    "unknown option": (["--loud"], "no option '--loud'"),
+    "unknown recipe": (["train", "sudoku4-simplx"], "did you mean sudoku4-simplax?"),
+    "recipe left out": (["train"], "RECIPE"),
+    "wrong flag": (["train", "toy-udlm", "--smok"], "--smok"),
+    "wrong flag of sample": (["sample", "somewhere", "--nmu", "3"], "--nmu"),
+    "wrong setting": (["train", "toy-udlm", "--run.stesp", "3"], "did you mean run.steps?"),
+    "setting without a value": (["train", "toy-udlm", "--run.steps"], "--run.steps needs a value"),
+    "setting of the wrong type": (["train", "toy-udlm", "--run.steps", "few"], "run.steps must be a whole number"),
+    "value of the wrong type": (["sample", "somewhere", "--num", "few"], "few"),
+    "value out of a choice": (["sample", "somewhere", "--weights", "best"], "'ema', 'raw'"),
+    "settings that are not for this verb": (["sample", "somewhere", "--run.steps", "3"], "--run.steps"),
+    "unknown model": (["sample", "somewhere"], "no model 'somewhere'"),
+    "unknown model to measure": (["evaluate", "somewhere", "likelihood"], "no model 'somewhere'"),
+    "nothing to measure": (["evaluate", "somewhere"], "say what to measure"),
+    "unknown measurement": (["evaluate", "somewhere", "likelyhood"], "did you mean likelihood?"),
+    "unknown data": (["data", "sudoko"], "did you mean sudoku?"),
+    "clues that cannot be": (["data", "sudoku", "--clues", "3"], "clues"),
+    "unknown recipe to print": (["recipes", "toy-simplx"], "did you mean toy-simplax?"),
+    "nothing to plot": (["plot", "somewhere"], "no curve to draw"),
+    "missing configuration": (["train", "toy-udlm", "--config", "none.json"], "none.json cannot be read"),
+    "unknown device": (["doctor", "--device", "abacus"], "device 'abacus' cannot be used"),
+    "unknown device for training": (["train", "toy-udlm", "--device", "abacus"], "device 'abacus' cannot be used"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_exit_2_with_one_sentence(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    (line,) = (line for line in captured.err.splitlines() if not line.startswith("training "))
+    assert line.startswith("simplax: ")
+    assert message in line
+    assert captured.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_of_its_own_tells_the_same(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "simplax", "train", "sudoku4-simplx"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.strip() == "simplax: there is no recipe 'sudoku4-simplx'; did you mean sudoku4-simplax?"
+
+
+def test_the_console_command_names_main() -> None:
+    import tomllib
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"simplax": "simplax.cli:main"}
+
+
+def test_nothing_asked_shows_the_help_and_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["evaluate"], ["data"]):
+        assert main(arguments) == 2
+        assert "usage: simplax" in capsys.readouterr().out
+
+
+def test_interruptions_exit_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from simplax.cli import methods
+
+    def interrupted(arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(methods, "main", interrupted)
+    assert main(["methods"]) == 130
+    assert capsys.readouterr().err == "simplax: interrupted.\n"
+
+
+def test_figures_without_matplotlib_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(["plot", str(tmp_path)]) == 2
+    assert 'pip install "simplax[plot]"' in capsys.readouterr().err
+
+
+def test_settings_are_separated_from_options() -> None:
+    sections = frozenset({"method", "run"})
+    words = ["toy", "--run.steps", "-3", "--out", "x", "--method=udlm", "--run.optimizer.clip=2", "--method", "{}"]
+    rest, settings = split_settings(words, sections)
+    assert rest == ["toy", "--out", "x"]
+    assert settings == [("run.steps", "-3"), ("method", "udlm"), ("run.optimizer.clip", "2"), ("method", "{}")]
+    with pytest.raises(UserError, match=r"--run\.steps needs a value"):
+        split_settings(["--run.steps", "--run.seed", "2"], sections)
+
+
+def test_public_names_are_lazy_and_real() -> None:
+    script = "import sys, simplax; assert 'torch' not in sys.modules; simplax.sample; print(sorted(simplax.__all__))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    import simplax
+
+    for name in simplax.__all__:
+        assert getattr(simplax, name) is not None
+        assert name in dir(simplax)
+    assert simplax.samplers.Simplax(eta=0.5).eta == 0.5
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        simplax.nonsense  # noqa: B018

@@ -1,0 +1,198 @@
+"""What every discrete method owes: infilling, given positions, honest likelihoods, a loss that trains."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from simplax.data.markov import MarkovChain, MarkovSource
+from simplax.likelihood import nll
+from simplax.methods import AR, MDLM, METHODS, UDLM, Curriculum, Duo, DuoBase, Method, Simplax
+from simplax.nn import Architecture
+from simplax.random import Keys
+from simplax.samplers import Ancestral, FirstHitting, Psi, marginal_reanchor, sample
+from simplax.samplers import Simplax as SimplaxSampler
+from simplax.samplers.kappa import Remask
+from simplax.times import TimeLaw, stratified
+from simplax.typing import Batch, StepContext
+
+K, L = 5, 8
+SMALL = Architecture(width=16, depth=1, heads=2)
+FILLING: dict[str, tuple[Method, Any]] = {
+    "udlm": (UDLM(), None),
+    "udlm, Simplax's sampler": (UDLM(), SimplaxSampler(eta=1.0)),
+    "duo, Simplax's sampler": (Duo(), SimplaxSampler(eta=1.0, form="dense")),
+    "duo-base, re-anchored": (DuoBase(), marginal_reanchor(0.5)),
+    "mdlm": (MDLM(), None),
+    "mdlm, first hitting": (MDLM(), FirstHitting()),
+    "mdlm, remasked": (MDLM(), Psi("masked", Remask(0.2))),
+    "mdlm, time conditioned": (MDLM(time_conditioning=True), None),
+}
+
+
+def random_network(method: Method) -> torch.nn.Module:
+    torch.manual_seed(0)
+    denoiser = method.build(K, L, SMALL).eval()
+    with torch.no_grad():
+        denoiser.head.weight.normal_()  # type: ignore[union-attr]
+    return denoiser
+
+
+@pytest.mark.parametrize("name", FILLING)
+def test_any_pattern_of_given_tokens_is_kept(name: str) -> None:
+    method, sampler = FILLING[name]
+    tokens = Keys.from_seeds(torch.arange(40)).randint(K, L)
+    given = Keys.from_seeds(torch.arange(40)).fold_in(1).uniform(L) < 0.4
+    given[0], given[1] = True, False
+    result = sample(
+        random_network(method),
+        (40, L),
+        sampler=sampler or method.sampler(),
+        schedule=method.schedule,
+        num_steps=None if isinstance(sampler, FirstHitting) else 6,
+        vocab_size=K,
+        seeds=range(40),
+        tokens=tokens,
+        given=given,
+        trajectory=True,
+    )
+    assert result.trajectory is not None
+    assert (result.trajectory[:, given] == tokens[given]).all()
+    assert int(result.tokens.max()) < K and int(result.tokens.min()) >= 0
+    assert (result.tokens[~given] != tokens[~given]).any()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(METHODS.keys() & {"ar", "mdlm", "udlm", "duo", "duo-base", "simplax"})
+)
+def test_given_tokens_are_neither_scored_nor_noised(name: str) -> None:
+    method: Any = METHODS[name]()
+    denoiser = random_network(method)
+    tokens = Keys.from_seeds(torch.arange(30)).randint(K, L)
+    given = torch.arange(L).expand(30, L) < 3
+    seen: list[Any] = []
+    handle = denoiser.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
+    context = StepContext(Keys.from_seeds(torch.arange(30)), stratified(30, 0, 0))
+    for term in (method.loss, method.nll, method.ends):
+        loss = term(denoiser, Batch.of(tokens, given), context)
+        assert (loss.per_token[given] == 0).all() and not loss.scored[given].any()
+        assert torch.isfinite(loss.per_token).all()
+    handle.remove()
+    for z in seen if name != "ar" else []:
+        top = z if isinstance(z, torch.Tensor) and not z.is_floating_point() else z.argmax(-1)
+        assert torch.equal(top[given], tokens[given])
+
+
+def test_losses_at_initialisation() -> None:
+    """A network that predicts the uniform law has a known loss; so the scale of every objective is right."""
+    count = 4000
+    tokens = Keys.from_seeds(torch.arange(count)).randint(K, L)
+    context = StepContext(Keys.from_seeds(torch.arange(count)), stratified(count, 0, 0))
+
+    def kl(alpha: float) -> float:
+        stays, other = alpha + (1 - alpha) / K, (1 - alpha) / K
+        return math.log(K) + stays * math.log(stays) + (K - 1) * other * math.log(other)
+
+    expected = {
+        AR(): math.log(K),
+        MDLM(): 0.999 * math.log(K),
+        UDLM(): (kl(1 - 0.999e-3) - kl(1e-3)) / 0.999,
+        DuoBase(): (kl(1 - 0.999e-3) - kl(1e-3)) / 0.999,
+    }
+    for method, value in expected.items():
+        with torch.no_grad():
+            loss = method.loss(method.build(K, L, SMALL), Batch.of(tokens), context).mean()
+        assert float(loss) == pytest.approx(value, rel=0.02), method
+
+
+def test_likelihood_is_exact_for_ar_and_says_so() -> None:
+    tokens = Keys.from_seeds(torch.arange(64)).randint(K, L)
+    exact = nll(AR(), AR().build(K, L, SMALL), tokens)
+    assert exact.exact and exact.nats_per_token == pytest.approx(math.log(K), rel=1e-6)
+    assert exact.monte_carlo_error == 0.0
+    assert exact.nats_per_character(2 * exact.scored_tokens) == pytest.approx(exact.nats_per_token / 2)
+    bound = nll(UDLM(), UDLM().build(K, L, SMALL), tokens, draws=40)
+    assert not bound.exact
+    assert bound.nats_per_token == pytest.approx(math.log(K), abs=5 * bound.monte_carlo_error)
+
+
+@pytest.mark.parametrize("method", [UDLM(), Duo(), MDLM(), Simplax()])
+def test_the_bound_of_an_uninformed_network_is_log_k(method: Any) -> None:
+    """With both ends in it the bound of the uniform prediction is exact: no model with that network does better."""
+    tokens = Keys.from_seeds(torch.arange(256)).randint(K, L)
+    found = nll(method, method.build(K, L, SMALL), tokens, draws=30)
+    assert found.nats_per_token == pytest.approx(math.log(K), abs=5 * found.monte_carlo_error + 1e-6)
+    early = type(method)(times=TimeLaw(0.2, 0.6))
+    found = nll(early, method.build(K, L, SMALL), tokens, draws=30)
+    assert found.nats_per_token == pytest.approx(math.log(K), abs=5 * found.monte_carlo_error + 1e-6)
+
+
+def test_a_first_token_that_is_not_scored_is_not_counted() -> None:
+    method = AR(bos_in_data=True)
+    found = nll(method, method.build(K, L, SMALL), torch.zeros(3, L).long())
+    assert found.scored_tokens == 3 * (L - 1)
+    assert found.nats_per_token == pytest.approx(math.log(K), rel=1e-6)
+
+
+def train(method: Method, source: MarkovSource, steps: int, width: int, batch: int = 64) -> torch.nn.Module:
+    torch.manual_seed(0)
+    denoiser = method.build(source.vocab_size, source.length, Architecture(width=width, depth=2, heads=2))
+    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=3e-3, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, steps, pct_start=0.1)
+    for step in range(steps):
+        counters = torch.arange(step * batch, (step + 1) * batch)
+        context = StepContext(Keys.from_seeds(counters).fold_in(9), stratified(batch, 1, step), step)
+        loss = method.loss(denoiser, source.batch(counters), context).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(denoiser.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return denoiser.eval()
+
+
+TRAINED: dict[str, Method] = {
+    "ar": AR(),
+    "mdlm": MDLM(),
+    "mdlm, low variance": MDLM(weighting="low_var"),
+    "udlm": UDLM(),
+    "duo": Duo(curriculum=Curriculum(end=150, log10_temperature=(-1.0, -2.0))),
+    "duo++": Duo(curriculum=Curriculum(end=150, top_k=2)),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_methods_learn_in_seconds(name: str) -> None:
+    """Well below what single tokens tell (their entropy), and never below the truth by more than noise."""
+    chain = MarkovChain(5, sharpness=2.5)
+    source = MarkovSource(chain, 12)
+    method = TRAINED[name]
+    denoiser = train(method, source, 300, 32)
+    tokens = MarkovSource(chain, 12, stream=1).batch(torch.arange(400)).tokens
+    found = nll(method, denoiser, tokens, draws=8)
+    truth = -float(chain.log_prob(tokens).mean()) / 12
+    single = -float((chain.initial * chain.initial.log()).sum())
+    assert found.nats_per_token > truth - 5 * found.monte_carlo_error - 1e-3
+    assert found.nats_per_token < truth + 0.45 * (single - truth), (found.nats_per_token, truth, single)
+
+
+def test_a_trained_network_generates_the_chain() -> None:
+    """Pairs of neighbours that hardly ever occur in the data hardly ever occur in samples."""
+    chain = MarkovChain(5, sharpness=2.5)
+    source = MarkovSource(chain, 12)
+    method = MDLM()
+    denoiser = train(method, source, 300, 32)
+    result = sample(
+        denoiser, (400, 12), sampler=method.sampler(), schedule=method.schedule, num_steps=24, vocab_size=5
+    )
+    data = source.batch(torch.arange(400)).tokens
+    uniform = Keys.from_seeds(torch.arange(400)).randint(5, 12)
+
+    def surprise(tokens: torch.Tensor) -> float:
+        return -float(chain.log_prob(tokens).mean())
+
+    assert surprise(result.tokens) < surprise(data) + 0.25 * (surprise(uniform) - surprise(data))
+    assert isinstance(UDLM().sampler(), Ancestral)

@@ -1,0 +1,101 @@
+"""The toy chain against its definitions, and tasks as sources of data."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simplax.data.markov import MarkovChain, MarkovSource
+from simplax.errors import UserError
+from simplax.tasks import TASKS, SudokuTask, ToyTask
+
+chains = st.builds(
+    MarkovChain, categories=st.integers(2, 6), sharpness=st.floats(0.0, 4.0), seed=st.integers(0, 10_000)
+)
+
+
+@given(chains)
+@settings(max_examples=30, deadline=None)
+def test_initial_law_is_stationary(chain: MarkovChain) -> None:
+    torch.testing.assert_close(chain.transition.sum(-1), torch.ones(chain.categories, dtype=torch.float64))
+    torch.testing.assert_close(chain.initial.sum(), torch.tensor(1.0, dtype=torch.float64))
+    torch.testing.assert_close(chain.initial @ chain.transition, chain.initial, atol=1e-9, rtol=1e-9)
+
+
+@given(chains, st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_entropy_is_that_of_the_enumerated_law(chain: MarkovChain, length: int) -> None:
+    _, probabilities = chain.joint(length)
+    assert float(probabilities.sum()) == pytest.approx(1.0)
+    assert float(-torch.xlogy(probabilities, probabilities).sum()) == pytest.approx(chain.entropy(length), abs=1e-8)
+
+
+def test_entropy_without_structure_is_that_of_uniform_tokens() -> None:
+    chain = MarkovChain(categories=7, sharpness=0.0)
+    assert chain.entropy_rate == pytest.approx(math.log(7))
+
+
+def test_sequences_follow_the_law() -> None:
+    from scipy import stats
+
+    chain, number = MarkovChain(categories=3, sharpness=1.0), 20_000
+    every, probabilities = chain.joint(3)
+    tokens = MarkovSource(chain, 3).batch(torch.arange(number)).tokens
+    counts = torch.bincount(tokens @ torch.tensor([9, 3, 1]), minlength=len(every))
+    assert stats.chisquare(counts.numpy(), (probabilities * number).numpy()).pvalue > 1e-6
+
+
+def test_samples_depend_on_their_index_alone_and_streams_differ() -> None:
+    task = ToyTask()
+    whole = task.train().batch(torch.arange(20)).tokens
+    torch.testing.assert_close(task.train().batch(torch.tensor([7, 3])).tokens, whole[[7, 3]])
+    assert not torch.equal(task.validation().batch(torch.arange(20)).tokens, whole)
+
+
+def test_a_joint_too_large_to_list_is_refused() -> None:
+    with pytest.raises(UserError, match="too many"):
+        MarkovChain(categories=10).joint(9)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_small_tasks_keep_their_shape(kind: str) -> None:
+    task = TASKS[kind]()
+    small = task.small()
+    assert (small.length, small.vocab_size) == (task.length, task.vocab_size)
+    for source in (small.train(), small.validation()):
+        batch = source.batch(torch.arange(3))
+        assert batch.tokens.shape == (3, task.length)
+        assert (source.length, source.vocab_size) == (task.length, task.vocab_size)
+        assert 0 <= int(batch.tokens.min()) and int(batch.tokens.max()) < task.vocab_size
+    assert len(small.text(batch.tokens)) == 3
+
+
+@pytest.mark.parametrize("layout", ["cells", "prefix"])
+def test_sudoku_validation_shares_no_solution_with_training(layout: str) -> None:
+    task = SudokuTask(size=4, layout=layout, clues=6)
+    train, valid = (
+        {text for text in task.text(source.batch(torch.arange(2000)).tokens)}
+        for source in (task.train(), task.validation())
+    )
+    assert (len(train), len(valid)) == (240, 48)
+    assert not train & valid
+
+
+def test_small_augmented_puzzles_are_valid_and_differ_between_passes() -> None:
+    from simplax.data.sudoku import is_valid
+
+    task = SudokuTask(augment=True).small()
+    first, second = (task.text(task.train().batch(torch.arange(start, start + 3)).tokens) for start in (0, 32))
+    assert first != second
+    assert all(is_valid([int(c) for c in text]) for text in first + second)
+
+
+def test_a_task_that_cannot_be_is_refused_when_named() -> None:
+    with pytest.raises(UserError, match="9x9 or 4x4"):
+        SudokuTask(size=5)
+    with pytest.raises(UserError, match="layout"):
+        SudokuTask(layout="spiral")

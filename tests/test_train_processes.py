@@ -1,0 +1,109 @@
+"""Accumulation, two processes and sharding change nothing but rounding."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from test_train_toy import SHORT, ToySource, assert_same_run, fit, newest, rows, toy, work, worker
+
+VALIDATED: dict[str, Any] = {"validate_every": 3, "validation_batches": 2}
+
+
+def assert_close_runs(one: Path, two: Path, tolerance: float = 2e-4) -> None:
+    """The same curve and the same weights up to rounding."""
+    left, right = ([row for row in rows(path) if row["step"] > 0] for path in (one, two))
+    assert len(left) == len(right) > 0
+    for a, b in zip(left, right):
+        assert a == pytest.approx(b, rel=tolerance, abs=1e-6)
+    a_state, b_state = newest(one), newest(two)
+    for name in a_state.weights:
+        for x, y in ((a_state.weights, b_state.weights), (a_state.ema, b_state.ema)):
+            torch.testing.assert_close(x[name], y[name], rtol=tolerance, atol=tolerance)
+
+
+def test_accumulation_changes_nothing(tmp_path: Path) -> None:
+    for accumulate in (1, 2, 8):
+        run = replace(SHORT, accumulate=accumulate, **VALIDATED)
+        fit(tmp_path / str(accumulate), run=run, validation=ToySource())
+    assert_close_runs(tmp_path / "1", tmp_path / "2")
+    assert_close_runs(tmp_path / "1", tmp_path / "8")
+
+
+SHARDINGS, OPTIMIZERS = ("ddp", "fsdp"), ("adamw", "muon")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that two processes do, in one launch of them."""
+    root = tmp_path_factory.mktemp("pairs")
+    jobs: list[dict[str, Any]] = []
+    for sharding in SHARDINGS:
+        for name in OPTIMIZERS:
+            run = {**VALIDATED, "sharding": sharding, "accumulate": 2, "optimizer": {"name": name}}
+            jobs.append({"directory": str(root / f"{sharding}-{name}"), "run": run, "float32_muon": True})
+        dropping = {"run": {"sharding": sharding}, "network": {"dropout": 0.2}}
+        cut = {**dropping, "directory": str(root / f"{sharding}-cut")}
+        jobs += [{**dropping, "directory": str(root / f"{sharding}-whole")}, {**cut, "stop_at": 5}, cut]
+    stock = {"sharding": "fsdp", "optimizer": {"name": "muon"}}
+    jobs.append({"directory": str(root / "stock"), "run": stock})
+    jobs.append({"directory": str(root / "fsdp-half"), "run": {"sharding": "fsdp"}, "stop_at": 5})
+    finished = worker(jobs, processes=2)
+    assert finished.returncode == 0, finished.stderr
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", SHARDINGS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_two_processes_give_the_curve_of_one(
+    tmp_path: Path, pairs: Path, sharding: str, optimizer: str
+) -> None:
+    run = {**VALIDATED, "optimizer": {"name": optimizer}}
+    work({"directory": tmp_path, "run": run, "float32_muon": True})
+    assert_close_runs(tmp_path, pairs / f"{sharding}-{optimizer}")
+
+
+@pytest.mark.slow
+def test_sharded_stock_muon_follows_the_curve_of_one(tmp_path: Path, pairs: Path) -> None:
+    """torch's Muon takes the norm of a sharded matrix from bfloat16 parts, so weights differ but the curve hardly."""
+    work({"directory": tmp_path, "run": {"optimizer": {"name": "muon"}}})
+    one, two = ([row["loss"] for row in rows(path) if "loss" in row] for path in (tmp_path, pairs / "stock"))
+    assert one == pytest.approx(two, rel=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", SHARDINGS)
+def test_two_processes_resume_bit_for_bit(pairs: Path, sharding: str) -> None:
+    assert_same_run(pairs / f"{sharding}-whole", pairs / f"{sharding}-cut")
+
+
+@pytest.mark.slow
+def test_a_sharded_checkpoint_continues_in_one_process(tmp_path: Path, pairs: Path) -> None:
+    assert newest(pairs / "fsdp-half").step == 4
+    work({"directory": pairs / "fsdp-half"})
+    work({"directory": tmp_path})
+    assert_close_runs(tmp_path, pairs / "fsdp-half")
+
+
+@pytest.mark.slow
+def test_processes_find_each_other_and_stop_together(tmp_path: Path) -> None:
+    """One signal in one process stops both after the same step, and the group is ours to open and close."""
+    job = {"directory": str(tmp_path), "signal_at": 2, "signal": int(signal.SIGTERM)}
+    stopped = worker([job], processes=2)
+    assert "exitcode  : 130" in stopped.stderr, stopped.stderr
+    assert newest(tmp_path).step in (3, 4)
+    assert newest(tmp_path).state["processes"] == 2
+
+
+@pytest.mark.slow
+def test_compiled_and_eager_agree(tmp_path: Path) -> None:
+    fit(tmp_path / "eager")
+    fit(tmp_path / "compiled", run=replace(SHORT, compile=True))
+    assert_close_runs(tmp_path / "eager", tmp_path / "compiled")
+    assert newest(tmp_path / "compiled").weights.keys() == toy().state_dict().keys()
