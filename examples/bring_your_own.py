@@ -41,8 +41,15 @@ def main(steps: int = 400) -> tuple[float, float]:
     run = Run(steps=steps, batch_size=128, optimizer=Optimizer(learning_rate=1e-2, warmup=10), ema=0.9)
     with tempfile.TemporaryDirectory() as directory:
         train(method, network, MarkovSource(CHAIN, LENGTH), run, directory, quiet=True)
-    options = {"sampler": method.sampler(), "schedule": method.schedule, "num_steps": 32, "vocab_size": 4}
-    drawn = simplax.sample(network, (512, LENGTH), seeds=range(512), **options)
+    drawn = simplax.sample(
+        network,
+        (512, LENGTH),
+        sampler=method.sampler(),
+        schedule=method.schedule,
+        num_steps=32,
+        vocab_size=CHAIN.categories,
+        seeds=range(512),
+    )
     return -float(CHAIN.log_prob(drawn.tokens).mean()) / LENGTH, CHAIN.entropy(LENGTH) / LENGTH
 
 

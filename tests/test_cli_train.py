@@ -79,7 +79,9 @@ def test_a_printed_recipe_is_a_configuration_file(here: Path, capsys: pytest.Cap
     data = answer(capsys, "recipes", "toy-udlm", "--smoke")
     data["run"]["steps"] = 3
     Path("mine.json").write_text(json.dumps(data))
-    trained = answer(capsys, "train", "toy-simplax", "--config", "mine.json", "--name", "mine", "--out", "there")
+    trained = answer(
+        capsys, "train", "toy-simplax", "--config", "mine.json", "--name", "mine", "--out", "there"
+    )
     assert (trained["name"], trained["step"]) == ("mine", 3)
     assert json.loads(Path("there/config.json").read_text())["method"]["kind"] == "udlm"
 

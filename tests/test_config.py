@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simplax import config, recipes
+from simplax import codec, config, recipes
 from simplax.codec import merge
 from simplax.concentration import Constant, Vanishing
 from simplax.errors import UserError
 from simplax.methods import METHODS, UDLM, Simplax
 from simplax.objectives.bridge import FiniteStep
+from simplax.samplers import Psi, Sampler
 from simplax.samplers import Simplax as SimplaxSampler
+from simplax.samplers.kappa import FromEta, Plateau, Segments
 from simplax.schedules import Cosine, Polynomial
 from simplax.train import Optimizer
 
@@ -77,6 +79,19 @@ def test_any_choice_of_members_round_trips(method: Any, eta: Any, clip: float, w
     assert through_text(value) == value
 
 
+@pytest.mark.parametrize("base", config.FAMILIES, ids=lambda base: base.__name__)
+def test_every_member_of_a_family_with_defaults_round_trips(base: type) -> None:
+    for name, member in config.FAMILIES[base].items():
+        value = member() if isinstance(member, type) else member
+        assert codec.decode(base, json.loads(json.dumps(config.encode(value))), config.FAMILIES) == value
+        assert codec.decode(base, name, config.FAMILIES) == value
+
+
+def test_a_union_of_families_is_told_apart_by_kind() -> None:
+    value = Psi(kappa=Segments(high=FromEta(Vanishing(2.0))), times=Plateau(level=0.2))
+    assert codec.decode(Sampler, config.encode(value), config.FAMILIES) == value
+
+
 @pytest.mark.parametrize("kind", METHODS)
 def test_every_method_is_stored_under_its_registered_name(kind: str) -> None:
     assert config.encode(METHODS[kind]())["kind"] == kind
@@ -108,7 +123,9 @@ def test_recipe_gives_way_to_file_and_file_to_flags(tmp_path: Path) -> None:
         ([("method.concentration", "1")], 1.0),
     ],
 )
-def test_a_family_is_chosen_by_name_by_json_or_by_number(flags: list[tuple[str, str]], expected: object) -> None:
+def test_a_family_is_chosen_by_name_by_json_or_by_number(
+    flags: list[tuple[str, str]], expected: object
+) -> None:
     method = config.resolve(BASE, None, flags).method
     assert isinstance(method, Simplax)
     assert method.concentration == expected
@@ -116,9 +133,9 @@ def test_a_family_is_chosen_by_name_by_json_or_by_number(flags: list[tuple[str, 
 
 def test_another_kind_starts_from_its_own_defaults() -> None:
     assert config.resolve(BASE, None, [("method", "udlm")]).method == UDLM()
-    assert config.resolve(BASE, None, [("method.kind", "udlm"), ("method.weighting", "constant")]).method == UDLM(
-        weighting="constant"
-    )
+    assert config.resolve(
+        BASE, None, [("method.kind", "udlm"), ("method.weighting", "constant")]
+    ).method == UDLM(weighting="constant")
 
 
 def test_an_architecture_is_chosen_by_preset_and_changed() -> None:
@@ -147,7 +164,11 @@ def test_flags_are_read_by_the_type_of_their_setting() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("method.concentratoin", "1", "method.concentratoin is not a setting; did you mean method.concentration?"),
+        (
+            "method.concentratoin",
+            "1",
+            "method.concentratoin is not a setting; did you mean method.concentration?",
+        ),
         ("run.optimiser.clip", "1", "did you mean run.optimizer?"),
         ("rum.steps", "1", "did you mean run?"),
         ("run.steps", "many", "run.steps must be a whole number"),

@@ -13,7 +13,7 @@ from simplax.likelihood import nll
 from simplax.methods import AR, MDLM, METHODS, UDLM, Curriculum, Duo, DuoBase, Method, Simplax
 from simplax.nn import Architecture
 from simplax.random import Keys
-from simplax.samplers import Ancestral, FirstHitting, Psi, marginal_reanchor, sample
+from simplax.samplers import FirstHitting, Psi, marginal_reanchor, sample
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.kappa import Remask
 from simplax.times import TimeLaw, stratified
@@ -88,7 +88,7 @@ def test_given_tokens_are_neither_scored_nor_noised(name: str) -> None:
 
 def test_losses_at_initialisation() -> None:
     """A network that predicts the uniform law has a known loss; so the scale of every objective is right."""
-    count = 4000
+    count = 8000
     tokens = Keys.from_seeds(torch.arange(count)).randint(K, L)
     context = StepContext(Keys.from_seeds(torch.arange(count)), stratified(count, 0, 0))
 
@@ -104,8 +104,10 @@ def test_losses_at_initialisation() -> None:
     }
     for method, value in expected.items():
         with torch.no_grad():
-            loss = method.loss(method.build(K, L, SMALL), Batch.of(tokens), context).mean()
-        assert float(loss) == pytest.approx(value, rel=0.02), method
+            loss = method.loss(method.build(K, L, SMALL), Batch.of(tokens), context).per_token.mean(-1)
+        assert float(loss.mean()) == pytest.approx(value, abs=5 * float(loss.std()) / count**0.5 + 1e-6), (
+            method
+        )
 
 
 def test_likelihood_is_exact_for_ar_and_says_so() -> None:
@@ -157,42 +159,57 @@ def train(method: Method, source: MarkovSource, steps: int, width: int, batch: i
 TRAINED: dict[str, Method] = {
     "ar": AR(),
     "mdlm": MDLM(),
-    "mdlm, low variance": MDLM(weighting="low_var"),
     "udlm": UDLM(),
-    "duo": Duo(curriculum=Curriculum(end=150, log10_temperature=(-1.0, -2.0))),
-    "duo++": Duo(curriculum=Curriculum(end=150, top_k=2)),
+    "duo": Duo(curriculum=Curriculum(end=80, log10_temperature=(-1.0, -2.0))),
+    "duo++": Duo(curriculum=Curriculum(end=80, top_k=2)),
 }
+EASY = MarkovChain(5, sharpness=2.5, seed=48)  # a token says much about its neighbours and little on its own
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_methods_learn_in_seconds(name: str) -> None:
-    """Well below what single tokens tell (their entropy), and never below the truth by more than noise."""
-    chain = MarkovChain(5, sharpness=2.5)
-    source = MarkovSource(chain, 12)
-    method = TRAINED[name]
-    denoiser = train(method, source, 300, 32)
-    tokens = MarkovSource(chain, 12, stream=1).batch(torch.arange(400)).tokens
+    """The bound falls far below the entropy of single tokens, never below the truth; samples look like the data."""
+    method, length = TRAINED[name], 8
+    denoiser = train(method, MarkovSource(EASY, length), 160, 32)
+    tokens = MarkovSource(EASY, length, stream=1).batch(torch.arange(400)).tokens
     found = nll(method, denoiser, tokens, draws=8)
-    truth = -float(chain.log_prob(tokens).mean()) / 12
-    single = -float((chain.initial * chain.initial.log()).sum())
+    truth = -float(EASY.log_prob(tokens).mean()) / length
+    single = -float((EASY.initial * EASY.initial.log()).sum())
     assert found.nats_per_token > truth - 5 * found.monte_carlo_error - 1e-3
-    assert found.nats_per_token < truth + 0.45 * (single - truth), (found.nats_per_token, truth, single)
+    assert found.nats_per_token < truth + 0.5 * (single - truth), (found.nats_per_token, truth, single)
 
-
-def test_a_trained_network_generates_the_chain() -> None:
-    """Pairs of neighbours that hardly ever occur in the data hardly ever occur in samples."""
-    chain = MarkovChain(5, sharpness=2.5)
-    source = MarkovSource(chain, 12)
-    method = MDLM()
-    denoiser = train(method, source, 300, 32)
-    result = sample(
-        denoiser, (400, 12), sampler=method.sampler(), schedule=method.schedule, num_steps=24, vocab_size=5
+    sampler = method.sampler()
+    steps = None if sampler.steps_for(length) else 24
+    drawn = sample(
+        denoiser,
+        (200, length),
+        sampler=sampler,
+        schedule=method.schedule,
+        num_steps=steps,
+        vocab_size=5,
+        seeds=range(200),
     )
-    data = source.batch(torch.arange(400)).tokens
-    uniform = Keys.from_seeds(torch.arange(400)).randint(5, 12)
+    random = Keys.from_seeds(torch.arange(200)).randint(5, length)
+    ours, worst = (-float(EASY.log_prob(x).mean()) / length for x in (drawn.tokens, random))
+    assert ours < truth + 0.3 * (worst - truth), (ours, truth, worst)
 
-    def surprise(tokens: torch.Tensor) -> float:
-        return -float(chain.log_prob(tokens).mean())
 
-    assert surprise(result.tokens) < surprise(data) + 0.25 * (surprise(uniform) - surprise(data))
-    assert isinstance(UDLM().sampler(), Ancestral)
+HARD = MarkovChain(8, sharpness=1.5, seed=3)
+STEPS = {"ar": 1200, "mdlm": 2500, "udlm": 2500, "duo": 2500}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS)
+def test_methods_learn_a_known_chain(name: str) -> None:
+    """K = 8, L = 32: AR within 1 % of the entropy, the bounds within 5 %, all from above."""
+    length, steps = 32, STEPS[name]
+    method = Duo(curriculum=Curriculum(end=steps // 3, top_k=3)) if name == "duo" else TRAINED[name]
+    denoiser = train(method, MarkovSource(HARD, length), steps, 64)
+    tokens = MarkovSource(HARD, length, stream=1).batch(torch.arange(2000)).tokens
+    found = nll(method, denoiser, tokens, draws=16)
+    truth = (
+        -float(HARD.log_prob(tokens).mean()) / length
+    )  # of these very sequences, which removes their noise
+    print(f"{name}: {found.nats_per_token:.4f} +- {found.monte_carlo_error:.4f} against {truth:.4f}")
+    assert found.nats_per_token > truth - 4 * found.monte_carlo_error
+    assert found.nats_per_token < truth * (1.01 if name == "ar" else 1.05) + 2 * found.monte_carlo_error

@@ -31,7 +31,9 @@ def test_initial_law_is_stationary(chain: MarkovChain) -> None:
 def test_entropy_is_that_of_the_enumerated_law(chain: MarkovChain, length: int) -> None:
     _, probabilities = chain.joint(length)
     assert float(probabilities.sum()) == pytest.approx(1.0)
-    assert float(-torch.xlogy(probabilities, probabilities).sum()) == pytest.approx(chain.entropy(length), abs=1e-8)
+    assert float(-torch.xlogy(probabilities, probabilities).sum()) == pytest.approx(
+        chain.entropy(length), abs=1e-8
+    )
 
 
 def test_entropy_without_structure_is_that_of_uniform_tokens() -> None:
@@ -70,7 +72,7 @@ def test_small_tasks_keep_their_shape(kind: str) -> None:
         batch = source.batch(torch.arange(3))
         assert batch.tokens.shape == (3, task.length)
         assert (source.length, source.vocab_size) == (task.length, task.vocab_size)
-        assert 0 <= int(batch.tokens.min()) and int(batch.tokens.max()) < task.vocab_size
+        assert int(batch.tokens.min()) >= 0 and int(batch.tokens.max()) < task.vocab_size
     assert len(small.text(batch.tokens)) == 3
 
 
@@ -89,7 +91,9 @@ def test_small_augmented_puzzles_are_valid_and_differ_between_passes() -> None:
     from simplax.data.sudoku import is_valid
 
     task = SudokuTask(augment=True).small()
-    first, second = (task.text(task.train().batch(torch.arange(start, start + 3)).tokens) for start in (0, 32))
+    first, second = (
+        task.text(task.train().batch(torch.arange(start, start + 3)).tokens) for start in (0, 32)
+    )
     assert first != second
     assert all(is_valid([int(c) for c in text]) for text in first + second)
 

@@ -32,6 +32,17 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, dropout: float, optimizer:
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_rows_after_the_checkpoint_are_written_once(tmp_path: Path) -> None:
+    job = {"run": {"log_every": 1}}
+    work({**job, "directory": tmp_path / "whole"})
+    work({**job, "directory": tmp_path / "cut", "stop_at": 5})
+    assert rows(tmp_path / "cut")[-1]["step"] == 5 and newest(tmp_path / "cut").step == 4
+    with open(tmp_path / "cut" / "metrics.jsonl", "a") as file:
+        file.write('{"step": 6, "lo')  # a kill in the middle of a line
+    work({**job, "directory": tmp_path / "cut"})
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
 def test_dropout_masks_change_with_the_step(tmp_path: Path) -> None:
     fit(tmp_path / "with", toy(dropout=0.5))
     fit(tmp_path / "without", toy(dropout=0.0))

@@ -116,7 +116,8 @@ def _decode_union(options: tuple[Any, ...], value: Any, families: Families, wher
     ordered = sorted((o for o in options if o is not type(None)), key=lambda o: o is str)
     structures = [o for o in ordered if (get_origin(o) or o) in families or dataclasses.is_dataclass(o)]
     if isinstance(value, Mapping) and structures:
-        return decode(structures[0], value, families, where)
+        fitting = (o for o in structures if value.get("kind") in families.get(get_origin(o) or o, ()))
+        return decode(next(fitting, structures[0]), value, families, where)
     failure: UserError | None = None
     for option in ordered:
         try:

@@ -7,10 +7,14 @@ a corrector strength. It may be chosen at sampling time, independently of traini
 from __future__ import annotations
 
 import abc
+import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from simplax.errors import UserError
 
 
 class Concentration(abc.ABC):
@@ -31,6 +35,9 @@ class Constant(Concentration):
 
     value: float = 0.01
 
+    def __post_init__(self) -> None:
+        _check(self.value)
+
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
         return torch.full_like(t, self.value)
 
@@ -47,6 +54,13 @@ class Vanishing(Concentration):
     power: float = 1.0
     until: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check(self.value)
+        if not 0 <= self.power < math.inf or not 0 <= self.until < 1:
+            raise ValueError(
+                f"a vanishing eta needs a power of at least 0 and an end in [0, 1), got {self.power} and {self.until}"
+            )
+
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
         return self.value * ((t - self.until) / (1.0 - self.until)).clamp(min=0.0) ** self.power
 
@@ -61,6 +75,10 @@ class PerToken(Concentration):
 
     redraws: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.redraws < math.inf:
+            raise ValueError(f"the expected number of redraws must be finite and not negative, got {self.redraws}")
+
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
         return torch.full_like(t, self._value(num_steps))
 
@@ -74,8 +92,44 @@ class PerToken(Concentration):
 
 
 def as_concentration(eta: float | Concentration) -> Concentration:
-    if isinstance(eta, Concentration):
-        return eta
-    if eta < 0:
-        raise ValueError(f"the concentration eta must not be negative, got {eta}")
-    return Constant(float(eta))
+    return eta if isinstance(eta, Concentration) else Constant(float(eta))
+
+
+# how a concentration is typed: its name and the numbers of its fields, all but the first optional
+SPELLINGS: dict[str, type[Concentration]] = {"constant": Constant, "vanish": Vanishing, "pertoken": PerToken}
+FORMS = "a number, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS"
+
+
+def parse(text: str) -> float | Concentration:
+    """A concentration as people type it: `10`, `vanish:10:2:0.1`, `pertoken:5`."""
+    name, *words = text.strip().split(":")
+    if not words:
+        name, words = "constant", [name]
+    kind = SPELLINGS.get(name)
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        numbers = []
+    if kind is None or not 1 <= len(numbers) <= len(dataclasses.fields(kind)):  # type: ignore[arg-type]
+        raise UserError(f"{text!r} is not a concentration: write {FORMS}.")
+    try:
+        made = kind(*numbers)
+    except ValueError as error:
+        raise UserError(f"{error}.") from error
+    return made.value if isinstance(made, Constant) else made
+
+
+def spell(eta: float | Concentration) -> str:
+    """The shortest text that `parse` reads as `eta`."""
+    if not isinstance(eta, Concentration) or isinstance(eta, Constant):
+        return f"{eta.value if isinstance(eta, Constant) else eta:g}"
+    (name,) = (name for name, kind in SPELLINGS.items() if type(eta) is kind)
+    values = [getattr(eta, field.name) for field in dataclasses.fields(eta)]  # type: ignore[arg-type]
+    return ":".join([name, *(f"{value:g}" for value in values)])
+
+
+def _check(value: float) -> None:
+    if value < 0:
+        raise ValueError(f"the concentration eta must not be negative, got {value}")
+    if not math.isfinite(value):
+        raise ValueError(f"the concentration eta must be a finite number, got {value}")

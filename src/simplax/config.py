@@ -17,7 +17,20 @@ from simplax.concentration import Concentration, Constant, PerToken, Vanishing
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
 from simplax.nn import PRESETS, Architecture
-from simplax.samplers import Ancestral, Sampler, Simplax
+from simplax.samplers import (
+    Ancestral,
+    CachedHybrid,
+    EmbeddingDDIM,
+    FirstHitting,
+    GeodesicEuler,
+    LeftToRight,
+    MaskedAncestral,
+    OneHotEuler,
+    Psi,
+    Sampler,
+    Simplax,
+)
+from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
 from simplax.schedules import Cosine, Linear, LogLinear, Polynomial, Schedule
 from simplax.tasks import TASKS, Task
 from simplax.times import Grid, TimeLaw
@@ -30,9 +43,29 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
     Architecture: PRESETS,
     Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
     Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
-    Sampler: {"simplax": Simplax, "ancestral": Ancestral},
+    Sampler: {
+        "simplax": Simplax,
+        "ancestral": Ancestral,
+        "masked_ancestral": MaskedAncestral,
+        "first_hitting": FirstHitting,
+        "left_to_right": LeftToRight,
+        "psi": Psi,
+        "cached_hybrid": CachedHybrid,
+        "one_hot_euler": OneHotEuler,
+        "embedding_ddim": EmbeddingDDIM,
+        "geodesic_euler": GeodesicEuler,
+    },
+    Kappa: {
+        "fixed": Fixed,
+        "from_eta": FromEta,
+        "remask": Remask,
+        "max_capped": MaxCapped,
+        "max_rescale": MaxRescale,
+        "segments": Segments,
+    },
     TimeLaw: {"uniform": TimeLaw},
     Grid: {"even": Grid},
+    Plateau: {"plateau": Plateau},
 }
 
 

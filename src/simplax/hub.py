@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from simplax import likelihood
 from simplax.codec import nearest
+from simplax.concentration import Concentration
 from simplax.config import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
 from simplax.likelihood import Likelihood
@@ -60,14 +61,14 @@ class Model:
         """Name, origin and digest of the weights, for manifests."""
         return {"name": self.config.name, **self.origin}
 
-    def sampler(self, eta: float | None = None) -> Sampler[Any]:
+    def sampler(self, eta: float | Concentration | None = None) -> Sampler[Any]:
         """The model's default sampler, with another concentration if one is given."""
         chosen = self.config.sampling.sampler or self.method.sampler()
         if eta is None:
             return chosen
         if not is_dataclass(chosen) or "eta" not in {f.name for f in fields(chosen)}:
             raise UserError(f"the sampler {type(chosen).__name__} has no concentration: leave eta out.")
-        if eta < 0:
+        if not isinstance(eta, Concentration) and eta < 0:
             raise UserError(f"the concentration eta must not be negative, got {eta}.")
         return replace(chosen, eta=eta)
 
@@ -81,7 +82,7 @@ class Model:
         top_p: float | None = None,
         tokens: Tensor | None = None,
         given: Tensor | None = None,
-        eta: float | None = None,
+        eta: float | Concentration | None = None,
         sampler: Sampler[Any] | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
@@ -143,14 +144,18 @@ class Model:
             batch_size=batch_size,
         )
 
-    def save_pretrained(self, path: str | Path) -> Path:
-        """Write config.json, weights.safetensors and manifest.json, all that `from_pretrained` needs."""
+    def save_pretrained(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
+        """Write config.json, weights.safetensors and manifest.json, all that `from_pretrained` needs.
+
+        `dtype` is how weights are stored, their own if not given; a loaded model computes in float32 all the same.
+        """
         from safetensors.torch import save_file
 
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         state = {
-            name: tensor.detach().cpu().contiguous() for name, tensor in self.denoiser.state_dict().items()
+            name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+            for name, tensor in self.denoiser.state_dict().items()
         }
         save_file(state, path / WEIGHTS)
         write(path / CONFIG, to_json(self.config))

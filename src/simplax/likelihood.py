@@ -24,11 +24,13 @@ from simplax.typing import Batch, StepContext
 class Likelihood:
     """Nats per scored token: the value itself if `exact`, an upper bound on it in expectation otherwise.
 
-    `standard_error` is about the population the sequences came from; `monte_carlo_error` only about the draws of time
-    and noise, for this very set of sequences (zero when the value is exact). `per_sequence` (batch,) are sums in nats.
+    `ends` is the part of it outside the training times. `standard_error` is about the population the sequences came
+    from, `monte_carlo_error` only about the draws of time and noise for this very set of sequences (zero when the value
+    is exact). `per_sequence` (batch,) are sums in nats.
     """
 
     nats_per_token: float
+    ends: float
     standard_error: float
     monte_carlo_error: float
     exact: bool
@@ -76,8 +78,8 @@ def nll(
     whole = Batch.of(tokens, given, attend)
     device = next(denoiser.parameters(), torch.empty(0)).device
     parts = [_one_draw(method, denoiser, whole, draw, seed, batch_size, device) for draw in range(draws)]
-    totals = torch.stack([total for total, _ in parts])
-    return _summarise(totals, parts[0][1], method.exact_likelihood)
+    inside, ends, scored = torch.stack(parts).unbind(1)
+    return _summarise(inside, ends, scored[0], method.exact_likelihood)
 
 
 def _one_draw(
@@ -88,32 +90,38 @@ def _one_draw(
     seed: int,
     batch_size: int,
     device: torch.device,
-) -> tuple[Tensor, Tensor]:
-    """Nats (batch,) of each sequence, and how many of its tokens they are for."""
+) -> Tensor:
+    """(3, batch): nats of each sequence inside the training times, those at the ends, and its scored tokens."""
     u = stratified(len(whole.tokens), seed, draw)
-    sums, counts = [], []
+    sums = []
     for rows in torch.arange(len(whole.tokens)).split(batch_size):
         attend = None if whole.attend is None else whole.attend[rows]
         batch = Batch(whole.tokens[rows], whole.given[rows], whole.scored[rows], attend).to(device)
         keys = Keys.from_seeds(rows).fold_in(seed, draw).to(device)
         context = StepContext(keys, u[rows].to(device))
         inner, ends = method.nll(denoiser, batch, context), method.ends(denoiser, batch, context)
-        sums.append((inner.per_token.double() + ends.per_token).sum(-1).cpu())
-        counts.append(inner.scored.sum(-1).double().cpu())
-    return torch.cat(sums), torch.cat(counts)
+        columns = (inner.per_token, ends.per_token, inner.scored)
+        sums.append(torch.stack([column.double().sum(-1).cpu() for column in columns]))
+    return torch.cat(sums, dim=1)
 
 
-def _summarise(totals: Tensor, scored: Tensor, exact: bool) -> Likelihood:
-    """`totals` (draws, batch) in nats, `scored` (batch,) tokens: a ratio of sums and the errors of that ratio."""
+def _summarise(inside: Tensor, ends: Tensor, scored: Tensor, exact: bool) -> Likelihood:
+    """Nats (draws, batch) and scored tokens (batch,): a ratio of sums, and the errors of that ratio."""
+    totals, count = inside + ends, scored.sum().clamp(min=1)
     draws, number = totals.shape
-    count = scored.sum().clamp(min=1)
     per_sequence = totals.mean(0)
     mean = float(per_sequence.sum() / count)
     residual = per_sequence - mean * scored  # the linearised ratio: what each sequence adds to its error
     spread = float(residual.std() * math.sqrt(number) / count) if number > 1 else math.nan
-    noise = (
-        float((totals.sum(-1) / count).std() / math.sqrt(draws))
-        if draws > 1
-        else (0.0 if exact else math.nan)
+    noise = float((totals.sum(-1) / count).std() / math.sqrt(draws)) if draws > 1 else math.nan
+    return Likelihood(
+        nats_per_token=mean,
+        ends=float(ends.mean(0).sum() / count),
+        standard_error=spread,
+        monte_carlo_error=0.0 if exact else noise,
+        exact=exact,
+        draws=draws,
+        sequences=number,
+        scored_tokens=int(scored.sum()),
+        per_sequence=per_sequence,
     )
-    return Likelihood(mean, spread, noise, exact, draws, number, int(scored.sum()), per_sequence)

@@ -25,7 +25,9 @@ def environment() -> dict[str, Any]:
     return {
         "format": FORMAT,
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["simplax" if Path(sys.argv[0]).name == "__main__.py" else sys.argv[0], *sys.argv[1:]]),
+        "command": shlex.join(
+            ["simplax" if Path(sys.argv[0]).name == "__main__.py" else sys.argv[0], *sys.argv[1:]]
+        ),
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }

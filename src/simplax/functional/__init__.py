@@ -8,6 +8,15 @@ off while a graph is compiled. Equation numbers are those of "Simplex Relaxation
 docs/equations.md lists all of them.
 """
 
+from simplax.functional.continuous import candi_sigma as candi_sigma
+from simplax.functional.continuous import flm_gamma as flm_gamma
+from simplax.functional.continuous import langflow_gamma as langflow_gamma
+from simplax.functional.continuous import langflow_skip as langflow_skip
+from simplax.functional.continuous import refit_schedule as refit_schedule
+from simplax.functional.continuous import slerp as slerp
+from simplax.functional.continuous import sphere_exp as sphere_exp
+from simplax.functional.continuous import sphere_velocity as sphere_velocity
+from simplax.functional.continuous import truncation_alpha as truncation_alpha
 from simplax.functional.distributions import DirichletMixture as DirichletMixture
 from simplax.functional.distributions import simplex_bridge as simplex_bridge
 from simplax.functional.distributions import simplex_conditional as simplex_conditional

@@ -8,10 +8,16 @@ from __future__ import annotations
 from simplax.methods.ar import AR as AR
 from simplax.methods.base import HasLikelihood as HasLikelihood
 from simplax.methods.base import Method as Method
+from simplax.methods.candi import CANDI as CANDI
 from simplax.methods.duo import Curriculum as Curriculum
 from simplax.methods.duo import Duo as Duo
 from simplax.methods.duo import DuoBase as DuoBase
+from simplax.methods.flm import FLM as FLM
+from simplax.methods.langflow import LangFlow as LangFlow
 from simplax.methods.mdlm import MDLM as MDLM
+from simplax.methods.sflm import SFLM as SFLM
+from simplax.methods.sflm import Adaptation as Adaptation
+from simplax.methods.sflm import SFLMAdaptive as SFLMAdaptive
 from simplax.methods.uniform import UDLM as UDLM
 from simplax.methods.uniform import Simplax as Simplax
 
@@ -22,4 +28,9 @@ METHODS: dict[str, type[Method]] = {
     "mdlm": MDLM,
     "duo-base": DuoBase,
     "duo": Duo,
+    "candi": CANDI,
+    "flm": FLM,
+    "langflow": LangFlow,
+    "sflm": SFLM,
+    "sflm_adaptive": SFLMAdaptive,
 }

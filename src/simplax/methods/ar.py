@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from simplax.methods.base import HasLikelihood, Method, num_categories
-from simplax.nn import Architecture, Denoiser, call
-from simplax.processes.uniform import Prediction
+from simplax.nn import Architecture, Denoiser
+from simplax.objectives.fused import output, surprise
 from simplax.samplers import LeftToRight
 from simplax.samplers.base import Sampler
 from simplax.schedules import Linear, Schedule
@@ -45,13 +45,15 @@ class AR(Method, HasLikelihood):
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         """The negative log-likelihood itself; given tokens are context, and only for what follows them."""
         size = num_categories(denoiser)
-        logits = call(denoiser, self._read(batch.tokens, size), None, attend=batch.attend).float()
-        surprise = -Prediction(logits[..., :size]).log_at(batch.tokens[:, self.bos_in_data :])
-        scored = batch.scored
-        if self.bos_in_data:
-            surprise = torch.nn.functional.pad(surprise, (1, 0))
-            scored = scored & (torch.arange(scored.shape[1], device=scored.device) > 0)
-        return Loss(torch.where(scored, surprise, 0.0), scored)
+        first = int(self.bos_in_data)
+        given = output(denoiser, self._read(batch.tokens, size), None, attend=batch.attend)
+        if isinstance(given, Tensor):
+            given = given[..., :size]
+        value = surprise(given, batch.tokens[:, first:], batch.scored[:, first:])
+        if not first:
+            return Loss(value, batch.scored)
+        scored = batch.scored & (torch.arange(batch.scored.shape[1], device=value.device) > 0)
+        return Loss(torch.nn.functional.pad(value, (1, 0)), scored)
 
     def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         return self.loss(denoiser, batch, context)

@@ -65,7 +65,7 @@ CATALOGUE: dict[str, Entry] = {
     "langflow": Entry(
         "LangFlow",
         "embeddings",
-        "none",
+        "bound",
         "DDIM-like",
         "Chen et al. 2026, LangFlow: Continuous Diffusion Rivals Discrete in Language Modeling",
     ),

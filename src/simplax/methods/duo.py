@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from simplax.functional import duo_gamma_range
 from simplax.methods.base import num_categories, per_sample
-from simplax.methods.uniform import UniformMethod, bridge_loss, predict, scored
-from simplax.objectives.bridge import rate_density
+from simplax.methods.uniform import UniformMethod, bridge_loss, foresee
+from simplax.objectives.fused import rate_density
 from simplax.processes.gaussian import alpha_and_slope, dense_latent, sparse_latent
 from simplax.processes.uniform import Prior
 from simplax.samplers import Ancestral
@@ -88,11 +88,12 @@ class Duo(UniformMethod):
         soft, z = self._latent(batch.tokens, gamma, size, context)
         # the network is told the noise level, in the units of its own schedule
         time = self.schedule.inverse(alpha).clamp(0.0, 1.0)
-        logits = predict(denoiser, _shown(soft, batch), time, batch, context)
+        given = foresee(denoiser, _shown(soft, batch), time, batch, context)
         prior = Prior(size)
         state = Marginal(z, batch.tokens, per_sample(alpha), torch.zeros_like(per_sample(alpha)), prior)
         weight = per_sample(rate if self.weighting == "elbo" else torch.ones_like(rate))
-        return scored(rate_density(logits, batch.tokens, state, per_sample(alpha), weight, prior), batch)
+        value = rate_density(given, batch.tokens, state, per_sample(alpha), weight, prior, batch.scored)
+        return Loss(value, batch.scored)
 
     def _latent(
         self, x: Tensor, gamma: Tensor, size: int, context: StepContext

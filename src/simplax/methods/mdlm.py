@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
-from simplax.methods.uniform import predict, scored
+from simplax.methods.uniform import foresee
 from simplax.nn import Architecture, Denoiser
-from simplax.processes.masked import corrupt, without_mask
-from simplax.processes.uniform import Prediction
+from simplax.objectives.fused import surprise
+from simplax.processes.masked import corrupt
 from simplax.samplers import MaskedAncestral
 from simplax.samplers.base import Sampler
 from simplax.schedules import LogLinear, Schedule
@@ -50,12 +50,12 @@ class MDLM(Method, HasLikelihood):
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         t = self.times(context.u)
         weight = self._weight(t) if self.weighting == "elbo" else torch.ones_like(t)
-        return scored(per_sample(weight) * self._surprise(denoiser, batch, t, context), batch)
+        return Loss(self._surprise(denoiser, batch, t, context, weight), batch.scored)
 
     def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         t = self.times(context.u)
         weight = self._weight(t) * (self.times.high - self.times.low)
-        return scored(per_sample(weight) * self._surprise(denoiser, batch, t, context), batch)
+        return Loss(self._surprise(denoiser, batch, t, context, weight), batch.scored)
 
     def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         """Lifting all masks left at the first time, and lifting the first alpha(1) of them, both in one step each.
@@ -63,9 +63,12 @@ class MDLM(Method, HasLikelihood):
         The second is what is missing because the schedule does not quite end in masks only: the chain starts there.
         """
         first, last = (torch.full_like(context.u, t) for t in (self.times.low, self.times.high))
+        everywhere = torch.ones_like(batch.given)
         reconstruction = self._surprise(denoiser, batch, first, context, draw=1)
-        start = self._surprise(denoiser, batch, last, context, hidden=torch.ones_like(batch.given))
-        return scored(reconstruction + per_sample(self.schedule.alpha(last)) * start, batch)
+        start = self._surprise(
+            denoiser, batch, last, context, weight=self.schedule.alpha(last), hidden=everywhere
+        )
+        return Loss(reconstruction + start, batch.scored)
 
     def _weight(self, t: Tensor) -> Tensor:
         return -self.schedule.derivative(t) / (1 - self.schedule.alpha(t))
@@ -76,16 +79,20 @@ class MDLM(Method, HasLikelihood):
         batch: Batch,
         t: Tensor,
         context: StepContext,
+        weight: Tensor | None = None,
         *,
         hidden: Tensor | None = None,
         draw: int = 0,
     ) -> Tensor:
-        """-log x_hat[x] where the token is masked, zero where it is visible; `hidden` says where instead of a draw."""
+        """-weight log x_hat[x] where a scored token is masked; `hidden` says where that is instead of a draw."""
         mask_id = num_categories(denoiser)
         if hidden is None:
             alpha = per_sample(self.schedule.alpha(t))
             hidden = corrupt(batch.tokens, alpha, mask_id, context.keys.fold_in(draw)) == mask_id
         hidden = hidden & ~batch.given
         z = torch.where(hidden, mask_id, batch.tokens)
-        prediction = without_mask(Prediction(predict(denoiser, z, t, batch, context)), mask_id)
-        return torch.where(hidden, -prediction.log_at(batch.tokens), 0.0)
+        given = foresee(denoiser, z, t, batch, context)
+        if isinstance(given, Tensor):
+            given = given[..., :mask_id]  # published networks also have an output for the mask
+        factor = None if weight is None else per_sample(weight)
+        return surprise(given, batch.tokens, hidden & batch.scored, factor)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from simplax.concentration import Concentration, as_concentration
 from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
 from simplax.nn import Architecture, Denoiser, call
-from simplax.objectives.bridge import FiniteStep, rate_density
+from simplax.objectives.bridge import FiniteStep
+from simplax.objectives.fused import Hidden, Output, output, rate_density
 from simplax.processes.uniform import Prediction, Prior, corrupt
 from simplax.samplers import Ancestral
 from simplax.samplers import Simplax as SimplaxSampler
@@ -52,10 +53,11 @@ class UniformMethod(Method, HasLikelihood):
         alpha = per_sample(self.schedule.alpha(t))
         prior = Prior(num_categories(denoiser))
         z = torch.where(batch.given, batch.tokens, corrupt(batch.tokens, alpha, prior, context.keys))
-        logits = predict(denoiser, z, t, batch, context)
+        given = foresee(denoiser, z, t, batch, context)
         state = Marginal(z, batch.tokens, alpha, torch.zeros_like(alpha), prior)
         rate = per_sample(self.schedule.rate(t)) * (self.times.high - self.times.low)
-        return scored(rate_density(logits, batch.tokens, state, alpha, rate, prior), batch)
+        value = rate_density(given, batch.tokens, state, alpha, rate, prior, batch.scored)
+        return Loss(value, batch.scored)
 
     def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         """Reconstruction from the first time by the posterior of x given z and x_hat, and KL(q(z_1 | x) || pi)."""
@@ -142,11 +144,14 @@ def bridge_loss(
     state, z, eta = _draw_state(simplax, batch, t, alpha, prior, context)
     z = torch.where(batch.given, batch.tokens, z)
     reads = _shown(state, batch) if simplax is not None and simplax.reads_w else z
-    logits = predict(denoiser, reads, t, batch, context)
     rate = per_sample(method.schedule.rate(t))
     if step is None:
         weight = rate if method.weighting == "elbo" else torch.ones_like(rate)
-        return scored(rate_density(logits, batch.tokens, state, alpha, weight, prior), batch)
+        given = foresee(denoiser, reads, t, batch, context)
+        return Loss(
+            rate_density(given, batch.tokens, state, alpha, weight, prior, batch.scored), batch.scored
+        )
+    logits = predict(denoiser, reads, t, batch, context)
     earliest = method.times.low / 2 if step.has_simplex_target else 0.0
     s = (t - 1.0 / step.num_steps).clamp(min=earliest)
     value = step(logits, batch.tokens, state, per_sample(method.schedule.alpha(s)), alpha, eta(s), prior)
@@ -178,7 +183,16 @@ def _shown(state: SimplexState, batch: Batch) -> Tensor | Atoms:
 
 
 def predict(denoiser: nn.Module, z: object, t: Tensor, batch: Batch, context: StepContext) -> Tensor:
-    """One network call; half of the samples see a first prediction when the network conditions on itself."""
+    """The logits of `foresee`."""
+    given = foresee(denoiser, z, t, batch, context)
+    return given.logits() if isinstance(given, Hidden) else given
+
+
+def foresee(denoiser: nn.Module, z: object, t: Tensor, batch: Batch, context: StepContext) -> Output:
+    """One network call, to logits or to features whose projection the loss makes.
+
+    Half of the samples see a first prediction when the network conditions on itself.
+    """
     time = t.float()
     arguments = {"given": batch.given, "attend": batch.attend}
     if getattr(denoiser, "self_conditioning", False):
@@ -186,7 +200,7 @@ def predict(denoiser: nn.Module, z: object, t: Tensor, batch: Batch, context: St
             first = torch.softmax(call(denoiser, z, time, **arguments).float(), dim=-1)
         shown = context.keys.fold_in(7).uniform(1, 1) < 0.5
         arguments["self_condition"] = first * shown.to(first)
-    return call(denoiser, z, time, **arguments).float()
+    return output(denoiser, z, time, **arguments)
 
 
 def scored(per_token: Tensor, batch: Batch) -> Loss:

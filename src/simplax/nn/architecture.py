@@ -12,11 +12,12 @@ from simplax.nn.relations import RELATIONS
 class Architecture:
     """Shape and options of the trunk.
 
-    `soft_cap` c replaces the logits l by c tanh(l / c). `given_embedding` tells the network which positions
+    `soft_cap` c replaces the logits l by c tanh(l / c), `attention_cap` does so with the scores of attention
+    (FLM's published networks have 50). `given_embedding` tells the network which positions
     are clamped. `self_conditioning` adds a path for the previous prediction. `relations` names an entry of
     `RELATIONS`: pairs of positions that attention may learn to prefer. `checkpointing` recomputes each block
-    in the backward pass, trading time for memory. Every option starts as an exact no-op, so none of them
-    changes the network at initialisation.
+    in the backward pass, trading time for memory. Every option but the caps starts as an exact no-op: none of
+    those changes the network at initialisation.
     """
 
     width: int
@@ -26,6 +27,7 @@ class Architecture:
     mlp_ratio: int = 4
     dropout: float = 0.0
     soft_cap: float | None = None
+    attention_cap: float | None = None
     given_embedding: bool = False
     self_conditioning: bool = False
     relations: str | None = None
@@ -41,8 +43,10 @@ class Architecture:
             )
         if not 0.0 <= self.dropout < 1.0:
             raise UserError(f"dropout must lie in [0, 1), not {self.dropout}.")
-        if self.soft_cap is not None and self.soft_cap <= 0.0:
-            raise UserError(f"soft_cap must be positive, or None for no cap, not {self.soft_cap}.")
+        for name in ("soft_cap", "attention_cap"):
+            cap = getattr(self, name)
+            if cap is not None and cap <= 0.0:
+                raise UserError(f"{name} must be positive, or None for no cap, not {cap}.")
         if self.relations is not None and self.relations not in RELATIONS:
             raise UserError(
                 f"unknown relations {self.relations!r}; choose one of {', '.join(sorted(RELATIONS))}."

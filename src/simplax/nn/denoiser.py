@@ -66,7 +66,7 @@ class Denoiser(nn.Module):
         self.sigma_map = SigmaMap(cond_dim) if cond_dim is not None else None
         self.rotary_emb = Rotary(a.head_dim, length)
         self.blocks = nn.ModuleList(
-            Block(a.width, a.heads, a.mlp_ratio, a.dropout, cond_dim) for _ in range(a.depth)
+            Block(a.width, a.heads, a.mlp_ratio, a.dropout, cond_dim, a.attention_cap) for _ in range(a.depth)
         )
         self.output_layer = OutputLayer(a.width, self.output_size, cond_dim)
         self.given_embed = GivenEmbedding(a.width) if a.given_embedding else None
@@ -87,10 +87,14 @@ class Denoiser(nn.Module):
         attend: Tensor | None = None,
         self_condition: State | None = None,
         cache: Cache | None = None,
+        project: bool = True,
     ) -> Tensor:
-        """Float32 logits (b, l, output_size); the arguments are those of `features`."""
+        """Float32 logits (b, l, output_size), or the features if `project` is False; arguments as in `features`.
+
+        A fused loss asks for the features here, so that it goes through whatever is wrapped around the call.
+        """
         features = self.features(z, t, given=given, attend=attend, self_condition=self_condition, cache=cache)
-        return self.logits(features)
+        return self.logits(features) if project else features
 
     def features(
         self,
@@ -116,8 +120,9 @@ class Denoiser(nn.Module):
         stop = start + h.shape[1]
         self._check(stop, attend, cache)
         bias = None if self.relation_bias is None else self.relation_bias(start, stop)
-        # the kernel's own triangular mask is fastest, but knows neither padding, nor a bias, nor a past
-        kernel_causal = self.causal and attend is None and bias is None and start == 0
+        # the kernel's own triangular mask is fastest, but knows neither padding, nor a bias, nor a cap, nor a past
+        plain = bias is None and self.architecture.attention_cap is None
+        kernel_causal = self.causal and attend is None and plain and start == 0
         seen = None if kernel_causal else visible(start, stop, self.causal, attend, h.device)
         cos, sin = self.rotary_emb(start, stop)
         shared = Shared(cond, cos, sin, seen, kernel_causal)

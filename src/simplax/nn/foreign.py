@@ -47,12 +47,17 @@ def _function(denoiser: Callable[..., Any]) -> Callable[..., Any]:
     target: Any = denoiser
     if isinstance(target, nn.Module):
         # compiled and data-parallel wrappers take any keyword and hand it on, so ask the module inside
-        while (inner := getattr(target, "_orig_mod", None) or _parallel_inner(target)) is not None:
-            target = inner
-        target = target.forward
+        target = unwrapped(target).forward
     elif not inspect.isroutine(target) and not isinstance(target, functools.partial):
         target = target.__call__
     return getattr(target, "__func__", target)
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module inside compiled and data-parallel wrappers."""
+    while (inner := getattr(module, "_orig_mod", None) or _parallel_inner(module)) is not None:
+        module = inner
+    return module
 
 
 def _parallel_inner(module: nn.Module) -> nn.Module | None:

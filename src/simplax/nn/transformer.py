@@ -86,9 +86,17 @@ class Shared(NamedTuple):
 class Block(nn.Module):
     """Attention and MLP, each normalised, modulated and gated by the conditioning vector."""
 
-    def __init__(self, width: int, heads: int, mlp_ratio: int, dropout: float, cond_dim: int | None) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        mlp_ratio: int,
+        dropout: float,
+        cond_dim: int | None,
+        attention_cap: float | None = None,
+    ) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.attention_cap = heads, dropout, attention_cap
         self.norm1 = LayerNorm(width)
         self.attn_qkv = nn.Linear(width, 3 * width, bias=False)
         self.attn_out = nn.Linear(width, width, bias=False)
@@ -130,7 +138,9 @@ class Block(nn.Module):
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
-        if bias is None or shared.seen is not None:
+        if self.attention_cap is not None:
+            out = capped_attention(q, k, v, self.attention_cap, score_mask(shared.seen, bias, q))
+        elif bias is None or shared.seen is not None:
             mask = score_mask(shared.seen, bias, q)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=shared.causal)
         else:
@@ -146,6 +156,15 @@ def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     """
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
     return torch.matmul(torch.softmax(scores.float() + bias, -1).to(v.dtype), v)
+
+
+def capped_attention(q: Tensor, k: Tensor, v: Tensor, cap: float, mask: Tensor | None) -> Tensor:
+    """Attention with scores kept in (-cap, cap) by a tanh before the mask, boolean or additive, applies."""
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1)).float()
+    scores = cap * torch.tanh(scores / cap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return torch.matmul(torch.softmax(scores, -1).to(v.dtype), v)
 
 
 def score_mask(seen: Tensor | None, bias: Tensor | None, q: Tensor) -> Tensor | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from simplax.config import RunConfig, SamplingDefaults
 from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
+from simplax.recipes.continuous import PUBLISHED, SHORT
 from simplax.recipes.registry import recipe
 from simplax.tasks import SudokuTask
 from simplax.train import Optimizer, Run
@@ -19,7 +20,9 @@ SUDOKU_METHODS: dict[str, Method] = {
 
 
 @recipe(
-    "sudoku4", "4x4 Sudoku with 6 clues, 48 of the 288 solutions never trained; two minutes", SUDOKU_METHODS
+    "sudoku4",
+    "4x4 Sudoku with 6 clues, 48 of the 288 solutions never trained; two minutes",
+    {**SUDOKU_METHODS, **SHORT},
 )
 def sudoku4(method: Method) -> RunConfig:
     architecture = replace(PRESETS["cpu-nano"], relations="sudoku4", given_embedding=True)
@@ -40,7 +43,11 @@ def sudoku_cpu(method: Method) -> RunConfig:
     return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=89))
 
 
-@recipe("sudoku-paper", "the paper's 9x9 Sudoku: 28.56 M parameters, 20,000 steps of 256", SUDOKU_METHODS)
+@recipe(
+    "sudoku-paper",
+    "the paper's 9x9 Sudoku: 28.56 M parameters, 20,000 steps of 256",
+    {**SUDOKU_METHODS, **PUBLISHED},
+)
 def sudoku_paper(method: Method) -> RunConfig:
     optimizer = Optimizer("adamw", learning_rate=3e-4, warmup=2500)
     run = Run(steps=20_000, batch_size=256, optimizer=optimizer, ema=0.9999, validate_every=1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from simplax.config import RunConfig, SamplingDefaults
 from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
+from simplax.recipes.continuous import SHORT
 from simplax.recipes.registry import recipe
 from simplax.tasks import ToyTask
 from simplax.train import Optimizer, Run
@@ -13,7 +14,7 @@ from simplax.train import Optimizer, Run
 @recipe(
     "toy",
     "a Markov chain of 8 tokens over 5 categories, under a minute on a CPU",
-    methods={"simplax": Simplax(), "udlm": UDLM()},
+    methods={"simplax": Simplax(), "udlm": UDLM(), **SHORT},
 )
 def toy(method: Method) -> RunConfig:
     optimizer = Optimizer(learning_rate=2e-3, warmup=100, decay="cosine")

@@ -44,6 +44,7 @@ def evaluate(
     )
     result: dict[str, Any] = {
         "nats_per_token": value.nats_per_token,
+        "ends": value.ends,
         "standard_error": value.standard_error,
         "monte_carlo_error": value.monte_carlo_error,
         "bits_per_token": value.bits_per_token,

@@ -1,0 +1,72 @@
+"""`simplax figure sudoku MODEL...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from simplax.cli.output import emit
+from simplax.cli.parsing import Device, Json, Weights, run
+from simplax.cli.puzzles import BUNDLED, load_solver, read_puzzles
+from simplax.cli.sampling import Seed, Steps
+from simplax.errors import UserError
+
+
+def main(arguments: list[str]) -> None:
+    run(figure, arguments, "simplax figure")
+
+
+def figure(
+    kind: Annotated[Literal["sudoku"], tyro.conf.Positional, tyro.conf.arg(help="what to draw")],
+    models: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="MODEL", help="runs, exported models or bundled names; a board each"),
+    ] = (BUNDLED,),
+    /,
+    *,
+    puzzle: Annotated[
+        str | None, tyro.conf.arg(help="81 cells or a file with one puzzle; a made one if not given")
+    ] = None,
+    names: Annotated[tuple[str, ...] | None, tyro.conf.arg(help="titles of the boards, in order")] = None,
+    steps: Steps = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path, tyro.conf.arg(help="image file; without an ending both .png and .svg are written")
+    ] = Path("sudoku"),
+    weights: Weights = "ema",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """One puzzle as several models fill it in, side by side: blue is given, black is right, red is wrong."""
+    from simplax.evaluate.answers import answer, noise_seeds
+    from simplax.viz.boards import draw_boards
+    from simplax.viz.figures import both_formats, pyplot
+
+    if not models:
+        raise UserError("name at least one model.")
+    if names is not None and len(names) != len(models):
+        raise UserError(f"give one name per model: {len(models)} models but {len(names)} names.")
+    pyplot()  # a missing matplotlib is told before the work, not after it
+    (asked,) = read_puzzles([puzzle if puzzle is not None else _made()])[:1]
+    answers = {}
+    for number, model in enumerate(models):
+        loaded = load_solver(model, weights, device)
+        title = names[number] if names is not None else loaded.config.name
+        drawn = answer(loaded, asked.board[None], noise_seeds(seed, [0]), num_steps=steps)
+        # two models may have the same name; titles must differ
+        answers[title if title not in answers else f"{title} {number + 1}"] = drawn.boards[0]
+    assert asked.solution is not None
+    files = draw_boards(asked.board, asked.solution, answers, both_formats(out))
+    wrong = {title: int((board != asked.solution).sum()) for title, board in answers.items()}
+    data = {"puzzle": "".join(map(str, asked.board.tolist())), "wrong_cells": wrong, "files": files}
+    emit(json, data, lambda: "\n".join(files))
+
+
+def _made() -> str:
+    """A 25-clue puzzle from a seed beyond those of every pool."""
+    from simplax.data.sudoku import generate, to_text
+
+    return to_text(generate(1_000_042, 25)[0])

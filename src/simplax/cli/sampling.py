@@ -1,0 +1,31 @@
+"""Options that every verb which samples shares; what is not said is the model's own default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from simplax.concentration import Concentration
+
+Steps = Annotated[
+    int | None, tyro.conf.arg(metavar="N", help="steps of the sampler: network calls per board")
+]
+Eta = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="ETA",
+        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS",
+    ),
+]
+Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
+Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
+BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
+
+
+def read_eta(text: str | None) -> float | Concentration | None:
+    """The concentration that was typed, if any."""
+    from simplax.concentration import parse
+
+    return None if text is None else parse(text)

@@ -1,0 +1,133 @@
+"""`simplax sweep MODEL`: the sampler's concentration against the number of network calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from simplax.cli.evaluations.sudoku import Puzzles, Split
+from simplax.cli.output import emit, table
+from simplax.cli.parsing import Device, Json, ModelName, Weights, run
+from simplax.cli.progress import progress
+from simplax.cli.sampling import BatchSize, Seed, Temperature
+
+
+def main(arguments: list[str]) -> None:
+    run(sweep, arguments, "simplax sweep")
+
+
+def sweep(
+    model: ModelName,
+    /,
+    *,
+    clues: Annotated[tuple[int, ...], tyro.conf.arg(help="clue counts, a panel each; 0 is blank boards")] = (
+        30,
+    ),
+    eta: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(metavar="ETA", help="numbers, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS"),
+    ] = ("0.01", "0.1", "0.3", "1", "3", "10"),
+    steps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N", help="network calls, a line each")] = (
+        22,
+        89,
+    ),
+    num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
+    puzzles: Puzzles = None,
+    split: Split = "dev",
+    temperature: Temperature = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = 128,
+    out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
+        "eta-sweep"
+    ),
+    weights: Weights = "ema",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Accuracy of a Sudoku model (validity, with no clues) against eta for several numbers of network calls.
+
+    Every point uses the same puzzles and noise. The default split is dev: what is chosen here may then be reported on
+    the evaluation puzzles.
+    """
+    from simplax.concentration import parse, spell
+    from simplax.errors import UserError
+    from simplax.evaluate import sudoku
+    from simplax.evaluate.answers import sudoku_task
+    from simplax.hub import from_pretrained
+    from simplax.manifest import manifest, write
+    from simplax.viz.figures import pyplot
+    from simplax.viz.sweep import draw_sweep
+
+    if not (clues and eta and steps):
+        raise UserError("a sweep needs at least one clue count, one eta and one number of steps.")
+    concentrations = [parse(text) for text in eta]
+    pyplot()  # a missing matplotlib is told before the work, not after it
+    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded.sampler(concentrations[0])
+    size = sudoku_task(loaded).size
+    sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
+    grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
+    points: list[dict[str, Any]] = []
+    with progress("sweep", len(grid) * num) as done:
+        for index, (count, number, value) in enumerate(grid):
+            score = sudoku.evaluate(
+                loaded,
+                sets[count],
+                count,
+                split=split,
+                num_steps=number,
+                eta=value,
+                temperature=temperature,
+                seed=seed,
+                batch_size=batch_size,
+                progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
+            )
+            points.append(_point(score, spell(value)))
+    record = manifest(
+        loaded,
+        sampler=loaded.sampler(),
+        seeds=[seed],
+        temperature=temperature,
+        evaluation="eta sweep",
+        split=split,
+        puzzles=None if puzzles is None else puzzles.name,
+        result=points,
+    )
+    base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
+    written = str(write(base.with_name(base.name + ".json"), record))
+    images = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
+    figures = draw_sweep(points, images, title=f"{loaded.config.name}: {num} puzzles per point")
+    emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
+
+
+def _point(score: Any, eta: str) -> dict[str, Any]:
+    measure, share = ("valid", score.validity) if score.accuracy is None else ("solved", score.accuracy)
+    return {
+        "clues": score.clues,
+        "eta": eta,
+        "num_steps": score.num_steps,
+        "nfe": score.nfe,
+        "measure": measure,
+        "value": share.value,
+        "low": share.low,
+        "high": share.high,
+        "num": score.num,
+        "puzzles_per_second": score.puzzles_per_second,
+    }
+
+
+def _shown(points: list[dict[str, Any]]) -> Any:
+    names = ["clues", "steps", "eta", "measure", "% (95 %)"]
+    rows = [
+        [
+            str(p["clues"]),
+            str(p["num_steps"]),
+            p["eta"],
+            p["measure"],
+            f"{100 * p['value']:.1f} ({100 * p['low']:.1f} to {100 * p['high']:.1f})",
+        ]
+        for p in points
+    ]
+    return table(names, rows)

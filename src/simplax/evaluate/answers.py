@@ -1,0 +1,130 @@
+"""A model's answers to Sudoku puzzles: the network and its sampler alone, nothing repairs what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simplax.concentration import Concentration
+from simplax.data.sudoku import valid_boards
+from simplax.errors import UserError
+from simplax.hub import Model
+from simplax.tasks import SudokuTask
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
+
+    `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
+    neither valid nor right. `frames` (steps + 1, number, cells) are the boards on the way, if asked for.
+    """
+
+    puzzles: np.ndarray
+    boards: np.ndarray
+    well_formed: np.ndarray
+    nfe: float
+    num_steps: int
+    frames: np.ndarray | None = None
+
+    @property
+    def valid(self) -> np.ndarray:
+        """(number,) whether every row, column and box holds every digit once."""
+        return self.well_formed & valid_boards(self.boards)
+
+    @property
+    def solved(self) -> np.ndarray:
+        """(number,) whether a board is valid and keeps every clue."""
+        return self.valid & ((self.puzzles == 0) | (self.puzzles == self.boards)).all(1)
+
+    def equal(self, solutions: np.ndarray) -> np.ndarray:
+        """(number,) whether a board is well formed and this solution in every cell."""
+        return self.well_formed & (self.boards == solutions).all(1)
+
+
+def sudoku_task(model: Model) -> SudokuTask:
+    """The model's task, which must be Sudoku."""
+    if not isinstance(model.config.task, SudokuTask):
+        raise UserError(f"the model {model.config.name!r} was not trained on Sudoku: name one that was.")
+    return model.config.task
+
+
+def noise_seeds(seed: int, numbers: Sequence[int] | range, stream: int = 0) -> list[int]:
+    """One seed per puzzle: a function of `seed`, the puzzle's number and a stream (an attempt, a split), no two equal."""
+    for name, value, bits in (
+        ("seed", seed, 30),
+        ("stream", stream, 12),
+        ("number", max(numbers, default=0), 20),
+    ):
+        if not 0 <= value < 1 << bits:
+            raise UserError(f"the {name} of the noise must lie between 0 and {(1 << bits) - 1}, got {value}.")
+    return [(seed << 32) + (stream << 20) + number for number in numbers]
+
+
+def answer(
+    model: Model,
+    puzzles: np.ndarray,
+    seeds: Sequence[int],
+    *,
+    num_steps: int | None = None,
+    eta: float | Concentration | None = None,
+    temperature: float | None = None,
+    batch_size: int = 128,
+    trajectory: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Answers:
+    """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
+
+    What comes out for a puzzle does not depend on which others it is asked with. `progress` is told how many are done
+    after every batch.
+    """
+    task = sudoku_task(model)
+    if puzzles.ndim != 2 or not len(puzzles) or puzzles.shape[1] != task.size**2:
+        raise UserError(
+            f"this model fills in {task.size}x{task.size} boards: give it puzzles of {task.size**2} cells."
+        )
+    if batch_size < 1:
+        raise UserError(f"the batch size must be at least 1, got {batch_size}.")
+    held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
+    parts, calls, steps = [], 0.0, 0
+    for start in range(0, len(puzzles), batch_size):
+        span = slice(start, start + batch_size)
+        number = len(puzzles[span])
+        drawn = model.sample(
+            number,
+            num_steps=num_steps,
+            seeds=seeds[span],
+            temperature=temperature,
+            tokens=held.tokens[span],
+            given=held.given[span],
+            eta=eta,
+            batch_size=number,
+            trajectory=trajectory,
+        )
+        calls, steps = calls + drawn.nfe * number, len(drawn.times) - 1
+        path = None if drawn.trajectory is None else _frames(task, drawn.trajectory)
+        parts.append((*_read(task, drawn.tokens.cpu()), path))
+        if progress is not None:
+            progress(start + number)
+    boards, formed, paths = zip(*parts)
+    return Answers(
+        puzzles,
+        np.concatenate(boards),
+        np.concatenate(formed),
+        calls / len(puzzles),
+        steps,
+        np.concatenate(paths, axis=1) if trajectory else None,
+    )
+
+
+def _read(task: SudokuTask, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    layout = task.board_layout
+    return layout.decode(tokens).numpy().astype(np.int8), layout.well_formed(tokens).numpy()
+
+
+def _frames(task: SudokuTask, trajectory: Tensor) -> np.ndarray:
+    return np.stack([_read(task, tokens)[0] for tokens in trajectory.cpu()])

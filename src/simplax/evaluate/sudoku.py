@@ -1,0 +1,157 @@
+"""Accuracy of a model on Sudoku at several clue counts, on sets of puzzles it was never trained on.
+
+The `eval` split is the published one and is for reporting; whatever is chosen is chosen on `dev`, which shares neither
+puzzles nor noise with it. In the `prefix` layout a board with wrong row separators counts as invalid, as published.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from simplax.concentration import Concentration
+from simplax.data import sudoku
+from simplax.data.sudoku import PuzzleSet
+from simplax.errors import UserError
+from simplax.evaluate.answers import Answers, answer, noise_seeds
+from simplax.evaluate.intervals import wilson
+from simplax.hub import Model
+
+Split = Literal["eval", "dev"]
+LARGEST = 2_000
+"""Puzzles in an evaluation set; a development set from the same file begins after them."""
+FROM_FILE = (17, 20)
+_STREAMS: dict[str, int] = {"eval": 0, "dev": 1}
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A measured share with its 95 % Wilson interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(successes: np.ndarray) -> Proportion:
+        return Proportion(float(successes.mean()), *wilson(int(successes.sum()), len(successes)))
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.2f} ({100 * self.low:.2f} to {100 * self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model did on one set. `accuracy` (the whole board is the only solution) and `cell_accuracy` (the share of
+    blank cells that are right) are None without clues, where every valid board is right.
+
+    `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set.
+    """
+
+    clues: int
+    num: int
+    accuracy: Proportion | None
+    cell_accuracy: float | None
+    validity: Proportion
+    nfe: float
+    num_steps: int
+    puzzles_per_second: float
+    seconds: float
+    clue_counts: dict[int, int]
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def puzzle_set(
+    clues: int,
+    num: int,
+    *,
+    size: int = 9,
+    split: Split = "eval",
+    file: str | Path | None = None,
+    exact: bool = False,
+) -> PuzzleSet:
+    """`num` puzzles with that many clues: of the published pool, of a `file` of 17-clue puzzles, or blank boards.
+
+    `exact` continues the seed stream until so many puzzles have exactly `clues` clues, which one pass of the generator
+    does not always reach; 4x4 puzzles, blank boards and those of a file always have them.
+    """
+    if num < 1 or (num > LARGEST and clues != 0 and split == "eval"):
+        raise UserError(f"an evaluation set has 1 to {LARGEST} puzzles, not {num}.")
+    if exact and (split == "dev" or size != 9):
+        raise UserError("exact clue counts can be asked for in 9x9 evaluation sets only.")
+    if clues == 0:
+        blank = np.zeros((num, size**2), dtype=np.int8)
+        return PuzzleSet(blank, blank)
+    if size == 4:
+        return _four(clues, num, split)
+    if clues in FROM_FILE:
+        if file is None:
+            raise UserError(f"{clues} clues need a file of 17-clue puzzles: name it with --puzzles FILE.")
+        return sudoku.extend_seventeen(file, clues, num, skip=LARGEST if split == "dev" else 0)
+    if split == "dev":
+        return sudoku.development_set(clues, num)
+    return sudoku.exact_clues(clues, num) if exact else sudoku.pool(clues).valid[:num]
+
+
+def _four(clues: int, num: int, split: Split) -> PuzzleSet:
+    """Puzzles of the 48 solutions never trained on: development takes the first half of them, evaluation the rest."""
+    unseen = sudoku.puzzles_4x4(clues)[1]
+    half = len(unseen) // 2
+    if num > half:
+        raise UserError(f"there are only {half} unseen 4x4 puzzles with {clues} clues: ask for fewer.")
+    return unseen[:num] if split == "dev" else unseen[half : half + num]
+
+
+def evaluate(
+    model: Model,
+    puzzles: PuzzleSet,
+    clues: int,
+    *,
+    split: Split = "eval",
+    num_steps: int | None = None,
+    eta: float | Concentration | None = None,
+    temperature: float | None = None,
+    seed: int = 0,
+    batch_size: int = 128,
+    progress: Callable[[int], None] | None = None,
+) -> Score:
+    """Score the model on a set; the noise of a puzzle belongs to its place in the set, never to its batch."""
+    start = time.perf_counter()
+    answers = answer(
+        model,
+        puzzles.puzzles,
+        noise_seeds(seed, range(len(puzzles)), _STREAMS[split]),
+        num_steps=num_steps,
+        eta=eta,
+        temperature=temperature,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    return score(answers, puzzles, clues, time.perf_counter() - start)
+
+
+def score(answers: Answers, puzzles: PuzzleSet, clues: int, seconds: float) -> Score:
+    """The measures of answers that took so many seconds."""
+    right = answers.boards == puzzles.solutions
+    values, numbers = np.unique(puzzles.clue_counts, return_counts=True)
+    return Score(
+        clues=clues,
+        num=len(puzzles),
+        accuracy=Proportion.of(answers.equal(puzzles.solutions)) if clues else None,
+        cell_accuracy=float(right[puzzles.puzzles == 0].mean()) if clues else None,
+        validity=Proportion.of(answers.valid),
+        nfe=answers.nfe,
+        num_steps=answers.num_steps,
+        puzzles_per_second=len(puzzles) / seconds,
+        seconds=seconds,
+        clue_counts={int(value): int(number) for value, number in zip(values, numbers)},
+        sha256=puzzles.sha256(),
+    )

@@ -1,0 +1,158 @@
+"""The projection to logits and a loss of them in one sweep, which also leaves the gradients behind.
+
+Logits exist for one chunk of positions at a time, and become their own gradient in place. So the backward pass has
+nothing left to do but to scale, provided that the gradient it is given is the same for all positions; the sum of
+losses that training takes is such a case. For any other it sweeps once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from simplax.objectives._fused_rows import Rows
+
+CHUNK_ELEMENTS = 2**24  # logits alive at once: long enough for matrix products to run at full speed
+BLOCK_ELEMENTS = 2**17  # logits worked on at once on a CPU: a few temporaries of them fit its cache
+
+
+@dataclass(frozen=True)
+class Head:
+    """How features become logits: `cap` is the soft-cap, `dtype` that of the matrix products (None: the features')."""
+
+    cap: float | None = None
+    dtype: torch.dtype | None = None
+    chunk: int = CHUNK_ELEMENTS
+    block: int = BLOCK_ELEMENTS
+
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+class FusedLoss(torch.autograd.Function):
+    """Values (n,) of `rows` at the logits of `features` (n, d)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        rows: Rows,
+        head: Head,
+        differentiate: bool,
+    ) -> Tensor:
+        needs = tuple(n and differentiate for n in ctx.needs_input_grad[:3])
+        values, ctx.ready = sweep(features, weight, bias, rows, head, needs)
+        ctx.save_for_backward(features, weight, bias)
+        ctx.rows, ctx.head, ctx.needs = rows, head, needs
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ready, ctx.ready = ctx.ready, None  # handed on, so that the parameter can keep it without a copy
+        common = _common(upstream)
+        if ready is None or common is None:
+            features, weight, bias = ctx.saved_tensors
+            _, ready = sweep(features, weight, bias, ctx.rows, ctx.head, ctx.needs, upstream)
+        elif common != 1.0:
+            ready = tuple(None if g is None else g.mul_(common) for g in ready)
+        return (*ready, None, None, None)
+
+
+def _common(upstream: Tensor) -> float | None:
+    """The one number that all entries equal, or None."""
+    if upstream.numel() == 0:
+        return 1.0
+    low, high = torch.stack(torch.aminmax(upstream)).tolist()
+    return float(low) if low == high else None
+
+
+def sweep(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    rows: Rows,
+    head: Head,
+    needs: tuple[bool, ...],
+    upstream: Tensor | None = None,
+) -> tuple[Tensor, Gradients]:
+    """Values, and gradients of their sum (weighted by `upstream`) by features, weight and bias where needed."""
+    with torch.autocast(features.device.type, enabled=False):
+        count, size = len(features), len(weight)
+        dtype = head.dtype or features.dtype
+        hidden, matrix = features.to(dtype), weight.to(dtype)
+        values = features.new_empty(count)
+        feature_grad = torch.empty_like(features) if needs[0] else None
+        weight_grad = torch.zeros_like(weight) if needs[1] else None
+        bias_grad = torch.zeros_like(bias) if bias is not None and needs[2] else None
+        buffer = torch.empty(_at_most(head.chunk, size, count), size, dtype=dtype, device=features.device)
+        for start, stop in _spans(count, len(buffer)):
+            span = slice(start, stop)
+            logits = torch.mm(hidden[span], matrix.T, out=buffer[: stop - start])
+            part = None if upstream is None else upstream[span]
+            values[span] = _reduce(logits, bias, rows[span], head, any(needs), part, bias_grad)
+            if feature_grad is not None:
+                feature_grad[span] = logits @ matrix
+            if weight_grad is not None:
+                _accumulate(weight_grad, logits, hidden[span])
+        return values, (feature_grad, weight_grad, bias_grad)
+
+
+def _reduce(
+    logits: Tensor,
+    bias: Tensor | None,
+    rows: Rows,
+    head: Head,
+    differentiate: bool,
+    upstream: Tensor | None,
+    bias_grad: Tensor | None,
+) -> Tensor:
+    """Values (m,) of a chunk of logits (m, K), whose place their gradient takes."""
+    values = logits.new_empty(len(logits), dtype=torch.float64)
+    block = head.block if logits.device.type == "cpu" else logits.numel()
+    for start, stop in _spans(len(logits), _at_most(block, logits.shape[1], len(logits))):
+        span = slice(start, stop)
+        work = logits[span].float() if logits.dtype.itemsize < 4 else logits[span]
+        if bias is not None:
+            work.add_(bias.to(work.dtype))
+        slope = None
+        if head.cap is not None:
+            work.mul_(1 / head.cap).tanh_()
+            slope = (work * work).neg_().add_(1) if differentiate else None
+            work.mul_(head.cap)
+        values[span], grad = rows[span].evaluate(work, differentiate)
+        if grad is None:
+            continue
+        if slope is not None:
+            grad.mul_(slope)
+        if upstream is not None:
+            grad.mul_(upstream[span].to(grad.dtype).unsqueeze(-1))
+        if bias_grad is not None:
+            bias_grad.add_(grad.sum(0))
+        logits[span] = grad
+    return values
+
+
+def _accumulate(total: Tensor, logit_grad: Tensor, hidden: Tensor) -> None:
+    """total += logit_grad^T hidden, in the precision of `total`."""
+    if total.dtype == logit_grad.dtype:
+        total.addmm_(logit_grad.T, hidden)
+    else:
+        total.add_(logit_grad.T @ hidden)
+
+
+def _at_most(elements: int, size: int, count: int) -> int:
+    """Rows of `size` numbers that make up at most `elements`, in equal shares of `count` rows."""
+    largest = max(1, elements // size)
+    parts = -(-count // largest)
+    return -(-count // max(parts, 1))
+
+
+def _spans(count: int, step: int) -> list[tuple[int, int]]:
+    return [(start, min(start + step, count)) for start in range(0, count, max(step, 1))]

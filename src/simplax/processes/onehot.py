@@ -1,0 +1,42 @@
+"""Gaussian noise on one-hot vectors, seen through an embedding: no K-vector of noise is ever drawn for large K.
+
+A network that reads z only as y = z E, and moves that are affine in z with scalar coefficients, can live in R^d
+altogether: xi E for xi ~ N(0, I_K) is N(0, E^T E), and z <- a z + b p becomes y <- a y + b p E.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from simplax.random import Keys
+
+EULER_GUARD = 1e-5
+
+
+def projected_noise(rows: Tensor, length: int, keys: Keys) -> Tensor:
+    """Draws (batch, length, d) from the law of xi E for E = `rows` (K, d), differentiable in E.
+
+    From min(K, d) normal numbers each: xi itself while K is the smaller.
+    """
+    factor = rows if rows.shape[0] <= rows.shape[1] else gram_factor(rows)
+    return keys.normal(length, factor.shape[0], dtype=rows.dtype) @ factor
+
+
+def gram_factor(rows: Tensor) -> Tensor:
+    """An upper triangular R (d, d) with R^T R = E^T E, up to rounding if E^T E is singular."""
+    gram = (rows.T @ rows).double()
+    jitter = 4 * torch.finfo(rows.dtype).eps * gram.diagonal().mean().detach()
+    eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    return torch.linalg.cholesky(gram + jitter * eye, upper=True).to(rows.dtype)
+
+
+def noised(clean: Tensor, noise: Tensor, gamma: Tensor) -> Tensor:
+    """FLM's path (1 - gamma) noise + gamma clean, of one-hot vectors or of their images alike; `gamma` (batch,)."""
+    share = gamma.to(clean.dtype).reshape(-1, 1, 1)
+    return (1 - share) * noise + share * clean
+
+
+def euler_step(z: Tensor, predicted: Tensor, gamma_t: Tensor, gamma_s: Tensor) -> Tensor:
+    """FLM's move from gamma_t to gamma_s towards the predicted mean, in R^K or in its image alike."""
+    return z + (gamma_s - gamma_t) * (predicted - z) / (1 - gamma_t + EULER_GUARD)

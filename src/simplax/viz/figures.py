@@ -1,0 +1,41 @@
+"""What every figure needs: matplotlib if it is installed, and files in several formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simplax.errors import UserError
+
+
+def pyplot() -> Any:
+    """`matplotlib.pyplot`, drawing to files only."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UserError('figures need matplotlib: run `pip install "simplax[plot]"`.') from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, paths: Sequence[Path]) -> list[str]:
+    """Write a figure to every path, in the format of its ending, and close it."""
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=200)
+    except ValueError as error:
+        raise UserError(
+            f"{path} is not an image file that can be written: name it .png, .svg or .pdf."
+        ) from error
+    finally:
+        pyplot().close(figure)
+    return [str(path) for path in paths]
+
+
+def both_formats(path: Path) -> list[Path]:
+    """The path itself if it names a format, else the same name as PNG and as SVG."""
+    return [path] if path.suffix else [path.with_name(path.name + ending) for ending in (".png", ".svg")]

@@ -1,0 +1,249 @@
+"""The fused losses equal the plain ones, in value and in all gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from simplax.objectives import _fused_function
+from simplax.objectives._fused_function import Head
+from simplax.objectives.fused import Hidden, rate_density, surprise
+from simplax.processes.uniform import Prior, corrupt
+from simplax.random import Keys
+from simplax.simplex import Dense, Marginal, SimplexState, form
+
+Loss = Callable[..., Tensor]
+
+
+class Problem:
+    """Features, a projection and a noisy batch; every objective of the library on them."""
+
+    def __init__(
+        self,
+        size: int = 23,
+        batch: int = 3,
+        length: int = 5,
+        width: int = 4,
+        *,
+        cap: float | None = 3.0,
+        dtype: torch.dtype = torch.float64,
+        times: tuple[float, ...] = (0.02, 0.5, 0.98),
+        eta: float = 0.1,
+        seed: int = 0,
+        head: Head | None = None,
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+        self.features = normal(batch, length, width).requires_grad_()
+        self.weight = normal(size, width).requires_grad_()
+        self.bias = normal(size).requires_grad_()
+        self.head = head or Head(cap, chunk=2 * size, block=size)
+        self.prior = Prior(size)
+        self.x = torch.randint(size, (batch, length), generator=generator)
+        self.where = torch.rand(batch, length, generator=generator) < 0.7
+        self.alpha = torch.tensor([1 - t for t in times], dtype=torch.float64)[:batch].unsqueeze(-1)
+        self.rate = 1 / self.alpha
+        self.eta = torch.full_like(self.alpha, eta)
+        self.keys = Keys.from_seeds(range(batch))
+
+    def state(self, name: str) -> SimplexState:
+        if name == "udlm":
+            z = corrupt(self.x, self.alpha, self.prior, self.keys.fold_in(0))
+            return Marginal(z, self.x, self.alpha, torch.zeros_like(self.alpha), self.prior)
+        return form(name).draw(self.x, self.alpha, self.eta, float(self.eta.max()), self.prior, self.keys)[0]
+
+    def hidden(self) -> Hidden:
+        return Hidden(self.features, self.weight, self.bias, self.head)
+
+    def loss(self, name: str, fused: bool) -> Tensor:
+        given = self.hidden() if fused else self.hidden().logits()
+        if name == "cross-entropy":
+            return surprise(given, self.x, self.where)
+        if name == "weighted":
+            return surprise(given, self.x, self.where, self.rate)
+        arguments = (self.x, self.state(name), self.alpha, self.rate, self.prior, self.where)
+        return rate_density(given, *arguments)
+
+    def gradients(self, name: str, fused: bool, weights: Tensor | float = 1.0) -> tuple[Tensor, ...]:
+        value = self.loss(name, fused)
+        inputs = (self.features, self.weight, self.bias)
+        return value.detach(), *torch.autograd.grad((value * weights).sum(), inputs)
+
+
+OBJECTIVES = ["cross-entropy", "weighted", "udlm", "marginal", "atoms"]
+
+
+def agree(problem: Problem, name: str, tolerance: float, weights: Tensor | float = 1.0) -> None:
+    ours, plain = (problem.gradients(name, fused, weights) for fused in (True, False))
+    for what, a, b in zip(("value", "features", "weight", "bias"), ours, plain):
+        scale = float(b.abs().max()) or 1.0
+        error = float((a - b).abs().max()) / scale
+        assert error < tolerance, (name, what, error)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("cap", [None, 3.0])
+def test_float64_equality(name: str, cap: float | None) -> None:
+    agree(Problem(cap=cap, size=100), name, 1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(OBJECTIVES),
+    size=st.integers(2, 70),
+    batch=st.integers(1, 3),
+    length=st.integers(1, 7),
+    chunk=st.integers(1, 600),
+    block=st.integers(1, 300),
+    cap=st.sampled_from([None, 2.0]),
+    eta=st.sampled_from([1e-3, 0.01, 1.0, 30.0]),
+    seed=st.integers(0, 100),
+)
+def test_ugly_shapes(
+    name: str,
+    size: int,
+    batch: int,
+    length: int,
+    chunk: int,
+    block: int,
+    cap: float | None,
+    eta: float,
+    seed: int,
+) -> None:
+    """Chunks and blocks of any size, with remainders, of one row, larger than everything; few or no scored rows."""
+    head = Head(cap, chunk=chunk, block=block)
+    agree(Problem(size, batch, length, eta=eta, seed=seed, head=head), name, 1e-10)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_nothing_scored(name: str) -> None:
+    problem = Problem()
+    problem.where = torch.zeros_like(problem.where)
+    value, *gradients = problem.gradients(name, fused=True)
+    assert all(not t.any() for t in (value, *gradients))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_any_upstream_gradient(name: str, everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number for all positions is applied to what the forward pass left; anything else sweeps once more."""
+    sweeps = []
+    sweep = _fused_function.sweep
+
+    def counting(*args: object, **kwargs: object) -> object:
+        sweeps.append(1)
+        return sweep(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_fused_function, "sweep", counting)
+    problem = Problem()
+    if everywhere:
+        problem.where = torch.ones_like(problem.where)
+    agree(problem, name, 1e-10, weights=-0.37)
+    assert len(sweeps) == 1
+    uneven = torch.linspace(-1, 2, problem.x.numel(), dtype=torch.float64).view(problem.x.shape)
+    agree(problem, name, 1e-10, weights=uneven)
+    assert len(sweeps) == 3
+
+
+def test_backward_twice_through_one_graph() -> None:
+    problem = Problem()
+    total = problem.loss("marginal", fused=True).sum()
+    first = torch.autograd.grad(total, (problem.features, problem.weight), retain_graph=True)
+    second = torch.autograd.grad(total, (problem.features, problem.weight))
+    for a, b in zip(first, second):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradcheck(name: str) -> None:
+    problem = Problem(size=7, batch=2, length=3, width=3)
+
+    def value(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        problem.features, problem.weight, problem.bias = features, weight, bias
+        return problem.loss(name, fused=True)
+
+    inputs = (problem.features, problem.weight, problem.bias)
+    assert torch.autograd.gradcheck(value, inputs, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_only_what_needs_a_gradient_gets_one(name: str) -> None:
+    problem = Problem()
+    _, wanted, _, _ = problem.gradients(name, fused=False)
+    problem.weight, problem.bias = problem.weight.detach(), problem.bias.detach()
+    (found,) = torch.autograd.grad(problem.loss(name, fused=True).sum(), problem.features)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        assert not problem.loss(name, fused=True).requires_grad
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("t", [1e-3, 0.03, 0.5, 0.97, 0.999])
+def test_float32_is_as_good_as_the_plain_loss(name: str, t: float) -> None:
+    """Against float64 on the same numbers, from t = 1e-3 to .999: 1e-6 of the largest value, 5e-6 of a gradient."""
+    arguments = {"size": 3000, "batch": 1, "length": 6, "width": 8, "times": (t,), "cap": 30.0}
+    single = Problem(dtype=torch.float32, **arguments)  # type: ignore[arg-type]
+    double = Problem(**arguments)  # type: ignore[arg-type]
+    for source, target in zip(
+        (single.features, single.weight, single.bias), (double.features, double.weight, double.bias)
+    ):
+        target.data.copy_(source.data)
+    ours, exact = single.gradients(name, fused=True), double.gradients(name, fused=False)
+    for what, a, b in zip(("value", "features", "weight", "bias"), ours, exact):
+        error = float((a - b).abs().max() / b.abs().max())
+        assert error < (1e-6 if what == "value" else 5e-6), (what, error)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_bfloat16_products(name: str) -> None:
+    """Both ways round logits to bfloat16, each in its own order; both stay within 2 % of float32 in norm."""
+    arguments = {"size": 700, "width": 16, "dtype": torch.float32, "times": (0.2, 0.5, 0.8)}
+    half, single = (
+        Problem(**arguments, head=Head(30.0, dtype, chunk=700 * 4, block=700))  # type: ignore[arg-type]
+        for dtype in (torch.bfloat16, None)
+    )
+    for found, truth in zip(half.gradients(name, fused=True), single.gradients(name, fused=False)):
+        assert (found - truth).norm() < 0.02 * truth.norm()
+
+
+def test_a_dense_state_and_another_prior_take_the_plain_way() -> None:
+    problem = Problem(size=11)
+    w = torch.softmax(torch.randn(*problem.x.shape, 11, dtype=torch.float64), -1)
+    arguments = (problem.alpha, problem.rate)
+    for state, prior in (
+        (Dense(w), problem.prior),
+        (problem.state("atoms"), Prior(11, torch.softmax(torch.arange(11.0) / 5, 0).double())),
+    ):
+        ours = rate_density(problem.hidden(), problem.x, state, *arguments, prior, problem.where)
+        plain = rate_density(problem.hidden().logits(), problem.x, state, *arguments, prior, problem.where)
+        torch.testing.assert_close(ours, plain.to(ours), rtol=1e-5, atol=1e-6)
+
+
+def test_ambient_autocast_changes_nothing() -> None:
+    problem = Problem(dtype=torch.float32)
+    wanted = problem.gradients("marginal", fused=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = problem.gradients("marginal", fused=True)
+    assert all(torch.equal(a, b) for a, b in zip(wanted, found))
+
+
+def test_compiled_callers_get_the_same() -> None:
+    problem = Problem(dtype=torch.float32)
+
+    def double(features: Tensor) -> Tensor:
+        problem.features = features * 1.0
+        return 2 * problem.loss("cross-entropy", fused=True).sum()
+
+    features = problem.features
+    (wanted,) = torch.autograd.grad(double(features), features)
+    compiled = torch.compile(double, backend="aot_eager")
+    (found,) = torch.autograd.grad(compiled(features), features)
+    torch.testing.assert_close(found, wanted)
