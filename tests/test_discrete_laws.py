@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from simplax import functional as F
+from strategies import thorough
 
 
 @st.composite
@@ -22,6 +23,7 @@ def masked_problem(draw: st.DrawFn) -> tuple[Tensor, Tensor, int]:
     return logits, torch.randint(0, size + 1, (4, 5), generator=generator), size
 
 
+@thorough
 @given(masked_problem())
 def test_subs_is_a_law_that_carries_over(problem: tuple[Tensor, Tensor, int]) -> None:
     logits, z, mask = problem
@@ -37,6 +39,7 @@ def test_subs_is_a_law_that_carries_over(problem: tuple[Tensor, Tensor, int]) ->
     torch.testing.assert_close(log_probs[~visible][..., :mask], under)
 
 
+@thorough
 @given(masked_problem())
 def test_subs_gradients_are_finite_and_vanish_where_visible(problem: tuple[Tensor, Tensor, int]) -> None:
     logits, z, mask = problem
@@ -52,6 +55,7 @@ def test_subs_gradients_are_finite_and_vanish_where_visible(problem: tuple[Tenso
 alphas = st.tuples(st.floats(0.0, 0.999), st.floats(0.001, 1.0)).map(lambda p: (max(p), min(p)))
 
 
+@thorough
 @given(masked_problem(), alphas)
 def test_absorbing_posterior_reverses_the_process(
     problem: tuple[Tensor, Tensor, int], alpha: tuple[float, float]
@@ -71,6 +75,7 @@ def test_absorbing_posterior_reverses_the_process(
     torch.testing.assert_close(marginal, expected)
 
 
+@thorough
 @given(st.integers(2, 6), alphas, st.floats(0.0, 1.0), st.booleans())
 def test_every_kappa_keeps_the_marginals_of_a_known_token(
     size: int, alpha: tuple[float, float], kappa: float, masked: bool

@@ -77,7 +77,9 @@ class PerToken(Concentration):
 
     def __post_init__(self) -> None:
         if not 0 <= self.redraws < math.inf:
-            raise ValueError(f"the expected number of redraws must be finite and not negative, got {self.redraws}")
+            raise ValueError(
+                f"the expected number of redraws must be finite and not negative, got {self.redraws}"
+            )
 
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
         return torch.full_like(t, self._value(num_steps))

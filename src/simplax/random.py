@@ -112,7 +112,8 @@ def categorical(probs: Tensor, u: Tensor) -> Tensor:
         return _invert(probs.double(), u)
     width = 1 << max(6, math.isqrt(k).bit_length())
     blocks = torch.nn.functional.pad(probs, (0, -k % width)).unflatten(-1, (-1, width))
-    totals = blocks.sum(-1, dtype=torch.float64)
+    # a few blocks at a time, because torch makes a float64 copy of what it sums
+    totals = torch.cat([few.sum(-1, dtype=torch.float64) for few in blocks.split(32, dim=-2)], dim=-1)
     cumulative = totals.cumsum(-1)
     target = u.double() * cumulative[..., -1:]
     block = _first_above(cumulative, target, totals > 0)

@@ -12,6 +12,7 @@ from simplax.errors import UserError
 # name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line
 EVALUATIONS: dict[str, tuple[str, str]] = {
     "likelihood": ("simplax.cli.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
+    "sudoku": ("simplax.cli.evaluations.sudoku", "boards solved, cells right, boards valid, by clue count"),
 }
 
 

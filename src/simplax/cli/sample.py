@@ -8,6 +8,7 @@ import tyro
 
 from simplax.cli.output import emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
+from simplax.cli.sampling import Eta, read_eta
 
 
 def main(arguments: list[str]) -> None:
@@ -20,7 +21,7 @@ def sample(
     *,
     num: Annotated[int, tyro.conf.arg(help="how many sequences")] = 4,
     num_steps: Annotated[int | None, tyro.conf.arg(help="steps of the sampler")] = None,
-    eta: Annotated[float | None, tyro.conf.arg(help="concentration of Simplax's sampler")] = None,
+    eta: Eta = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
@@ -36,6 +37,7 @@ def sample(
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
+    concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     task = loaded.config.task
     held = task.validation().batch(torch.arange(num)) if given else None
@@ -47,13 +49,13 @@ def sample(
         top_p=top_p,
         tokens=None if held is None else held.tokens,
         given=None if held is None else held.given,
-        eta=eta,
+        eta=concentration,
         batch_size=batch_size,
     )
     texts = task.text(drawn.tokens.cpu())
     record = manifest(
         loaded,
-        sampler=loaded.sampler(eta),
+        sampler=loaded.sampler(concentration),
         num_steps=len(drawn.times) - 1,
         nfe=drawn.nfe,
         seeds=drawn.seeds.tolist(),

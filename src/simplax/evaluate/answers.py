@@ -54,7 +54,7 @@ def sudoku_task(model: Model) -> SudokuTask:
 
 
 def noise_seeds(seed: int, numbers: Sequence[int] | range, stream: int = 0) -> list[int]:
-    """One seed per puzzle: a function of `seed`, the puzzle's number and a stream (an attempt, a split), no two equal."""
+    """One seed per puzzle, no two equal: a function of `seed`, its number and a stream (an attempt, a split)."""
     for name, value, bits in (
         ("seed", seed, 30),
         ("stream", stream, 12),

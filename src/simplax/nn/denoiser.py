@@ -78,6 +78,11 @@ class Denoiser(nn.Module):
         """The projection from features to logits, before the soft-cap."""
         return self.output_layer.linear
 
+    @property
+    def self_conditioning(self) -> bool:
+        """Whether the network reads its previous prediction; the loss and the sampling loop ask."""
+        return self.self_condition_map is not None
+
     def forward(
         self,
         z: State,

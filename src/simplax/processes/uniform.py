@@ -7,6 +7,7 @@ take the second branch pay for a categorical draw.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -55,7 +56,10 @@ class Prediction:
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        self.log_normaliser = torch.logsumexp(logits, dim=-1)
+
+    @functools.cached_property
+    def log_normaliser(self) -> Tensor:
+        return log_normaliser(self.logits)
 
     @property
     def size(self) -> int:
@@ -77,8 +81,24 @@ class Prediction:
     def draw(self, where: Tensor, u: Tensor) -> Tensor:
         """One id per True entry of `where` (leading shape, or leading shape x J), by inverse CDF."""
         rows = where if where.dim() < self.logits.dim() else where.any(-1)
-        ids = categorical(torch.softmax(self.logits[rows], dim=-1), u[rows])
+        logits, chosen = self.logits.flatten(0, -2), rows.flatten().nonzero().squeeze(-1)
+        few = max(1, _DRAW_ELEMENTS // self.size)
+        parts = zip(chosen.split(few), u[rows].split(few))
+        ids = torch.cat([categorical(torch.softmax(logits[part], dim=-1), v) for part, v in parts])
         return ids if rows is where else ids[where[rows]]
+
+
+_DRAW_ELEMENTS = 2**20  # probabilities alive at once however many positions are drawn
+_BLOCK_ELEMENTS = 2**17  # logits worked on at once: they and a copy of them fit a processor's cache
+
+
+def log_normaliser(logits: Tensor) -> Tensor:
+    """logsumexp over the last axis without a copy of all logits, unless a gradient is needed."""
+    if logits.requires_grad or logits.device.type != "cpu" or logits.numel() <= _BLOCK_ELEMENTS:
+        return torch.logsumexp(logits, dim=-1)
+    few = max(1, _BLOCK_ELEMENTS // logits.shape[-1])
+    parts = [torch.logsumexp(part, dim=-1) for part in logits.flatten(0, -2).split(few)]
+    return torch.cat(parts).view(logits.shape[:-1])
 
 
 def corrupt(x: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:

@@ -25,11 +25,13 @@ SUDOKU_METHODS: dict[str, Method] = {
     {**SUDOKU_METHODS, **SHORT},
 )
 def sudoku4(method: Method) -> RunConfig:
-    architecture = replace(PRESETS["cpu-nano"], relations="sudoku4", given_embedding=True)
+    architecture = replace(PRESETS["cpu-nano"], depth=3, relations="sudoku4", given_embedding=True)
     optimizer = Optimizer("muon", learning_rate=2e-3, warmup=100, decay="linear")
-    run = Run(steps=1500, batch_size=128, optimizer=optimizer, ema=0.995, validate_every=500, save_every=500)
+    run = Run(steps=1000, batch_size=128, optimizer=optimizer, ema=0.995, validate_every=500, save_every=500)
     task = SudokuTask(size=4, layout="cells", clues=6)
-    return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=16))
+    # where one answer is right, a sampler that re-anchors often repairs what it wrote too early
+    sampler = method.sampler(eta=10.0) if isinstance(method, Simplax) else None
+    return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=32, sampler=sampler))
 
 
 @recipe("sudoku-cpu", "9x9 Sudoku on two cores: 81 cells, 30 clues, Muon, augmentation", SUDOKU_METHODS)

@@ -1,0 +1,190 @@
+"""Identities of arcs, tangents and flows, and of the splines that schedules are made of."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import thorough
+from torch import Tensor
+
+from simplax import functional as F
+from simplax.functional._splines import pchip, pchip_derivative, smooth
+from simplax.nn.vectors import unit
+from simplax.processes.embedded import ddim_step, noised
+from simplax.processes.hybrid import revealed
+from simplax.processes.sphere import corrupt, move, step_fraction, uniform_points
+from simplax.random import Keys
+
+fractions = st.floats(0.0, 1.0)
+seeds = st.integers(0, 10_000)
+
+
+def points(seed: int, count: int, width: int) -> Tensor:
+    return uniform_points(count, width, Keys.from_seeds([seed]))[0]
+
+
+def away(a: Tensor, b: Tensor) -> bool:
+    """Not so near, nor so nearly opposite, that the guards of the arc cosine are felt."""
+    return bool(((a * b).sum(-1).abs() < 0.999).all())
+
+
+def logarithm(z: Tensor, e: Tensor) -> Tensor:
+    """Log_z(e) as the velocity under certainty."""
+    return F.sphere_velocity(z, e, torch.ones(*z.shape[:-1], 1))
+
+
+@given(seeds, st.integers(2, 9), fractions)
+@thorough
+def test_arcs(seed: int, width: int, fraction: float) -> None:
+    clean, noise = points(seed, 2, width)
+    assume(away(clean, noise))
+    between = F.slerp(clean, noise, fraction)
+    angle = torch.acos(clean @ noise)
+    assert float(between.norm()) == pytest.approx(1.0, abs=1e-12)
+    assert float(clean @ between) == pytest.approx(math.cos(fraction * float(angle)), abs=1e-12)
+    assert float(noise @ between) == pytest.approx(math.cos((1 - fraction) * float(angle)), abs=1e-12)
+    torch.testing.assert_close(between, F.slerp(noise, clean, 1 - fraction), rtol=0, atol=1e-12)
+
+
+@given(seeds, st.integers(2, 9), fractions)
+@thorough
+def test_exponential_undoes_logarithm_and_follows_the_arc(seed: int, width: int, fraction: float) -> None:
+    z, e = points(seed, 2, width)
+    assume(away(z, e))
+    tangent = logarithm(z, e[None])
+    assert float(tangent @ z) == pytest.approx(0.0, abs=1e-12)
+    assert float(tangent.norm()) == pytest.approx(math.acos(float(z @ e)), abs=1e-12)
+    torch.testing.assert_close(F.sphere_exp(z, tangent), e, rtol=0, atol=1e-9)
+    assume(fraction > 1e-3)  # shorter moves than the guard are not normalised
+    torch.testing.assert_close(
+        F.sphere_exp(z, fraction * tangent), F.slerp(z, e, fraction), rtol=0, atol=1e-9
+    )
+
+
+@given(seeds, st.integers(2, 9), st.integers(2, 6))
+@thorough
+def test_velocity_is_the_mean_of_logarithms(seed: int, width: int, size: int) -> None:
+    z, rows = points(seed, 3, width), points(seed + 1, size, width)
+    probs = torch.softmax(Keys.from_seeds([seed]).normal(3, size, dtype=torch.float64)[0], -1)
+    each = torch.stack([logarithm(z, row[None]) for row in rows], dim=1)
+    expected = (probs.unsqueeze(-1) * each).sum(1)
+    velocity = F.sphere_velocity(z, rows, probs)
+    torch.testing.assert_close(velocity, expected, rtol=0, atol=1e-12)
+    assert bool(((velocity * z).sum(-1).abs() < 1e-8).all())
+    moved = F.sphere_exp(z, velocity)
+    torch.testing.assert_close(moved.norm(dim=-1), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-10)
+
+
+@given(seeds, st.floats(0.001, 0.9), fractions)
+@thorough
+def test_a_certain_prediction_stays_on_the_path_of_the_sphere(seed: int, alpha_t: float, share: float) -> None:
+    """Were the token known, a step from alpha_t to alpha_s would land where corruption to alpha_s is."""
+    alpha_s = alpha_t + share * (1 - alpha_t)
+    assume(0.01 < alpha_s - alpha_t and alpha_s < 0.99)
+    clean, noise = points(seed, 2, 6)
+    assume(away(clean, noise))
+    before, after = (F.slerp(clean, noise, 1 - alpha) for alpha in (alpha_t, alpha_s))
+    fraction = step_fraction(torch.tensor(alpha_t), torch.tensor(alpha_s))
+    moved = move(before[None, None], clean[None], torch.ones(1, 1, 1), fraction)[0, 0]
+    torch.testing.assert_close(moved, after, rtol=0, atol=1e-6)
+
+
+@given(seeds, st.floats(-3.0, 12.0), st.floats(0.01, 6.0))
+@thorough
+def test_a_certain_prediction_stays_on_the_path_of_embeddings(seed: int, gamma_t: float, gap: float) -> None:
+    clean, noise = Keys.from_seeds([seed]).normal(2, 1, 4, dtype=torch.float64)[0]
+    t, s = torch.tensor([gamma_t]), torch.tensor([gamma_t - gap])
+    before, after = (noised(clean[None], noise[None], gamma) for gamma in (t, s))
+    torch.testing.assert_close(ddim_step(before, clean[None], t, s), after, rtol=1e-7, atol=1e-7)
+    a_t, a_s, s_t, s_s = (
+        torch.sigmoid(x.double()).sqrt() for x in (-t, -s, t, s)
+    )  # the same step in DDIM's own form
+    other = s_s * (before / s_t + (a_s / s_s - a_t / s_t) * clean)
+    torch.testing.assert_close(ddim_step(before, clean[None], t, s), other, rtol=1e-9, atol=1e-9)
+
+
+def test_guards_keep_arcs_finite() -> None:
+    e = unit(torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64))
+    for other in (e, -e):
+        for value in (F.slerp(e, other, 0.4), logarithm(e, other), F.sphere_exp(e, logarithm(e, other))):
+            assert bool(value.isfinite().all())
+    assert float(logarithm(e, e).norm()) < 1e-5
+    torch.testing.assert_close(F.sphere_exp(e, torch.zeros_like(e)), e)
+
+
+def test_corruption_is_split_over_samples_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample's noise depends on its own key, and velocities do not depend on how positions are cut."""
+    keys, clean = Keys.from_seeds([3, 4]), points(0, 5, 4).expand(2, 5, 4)
+    alpha = torch.tensor([0.1, 0.7], dtype=torch.float64)
+    whole = corrupt(clean, alpha, keys)
+    torch.testing.assert_close(whole[1:], corrupt(clean[1:], alpha[1:], Keys.from_seeds([4])))
+    rows, probs = points(1, 7, 4), torch.softmax(keys.normal(5, 7), -1)
+    together = move(whole, rows, probs, torch.tensor(0.3))
+    monkeypatch.setattr("simplax.processes.sphere.SCORES_AT_ONCE", 20)
+    torch.testing.assert_close(move(whole, rows, probs, torch.tensor(0.3)), together)
+
+
+def test_tokens_show_as_often_as_published() -> None:
+    tokens = torch.zeros(4000, 10, dtype=torch.long)
+    shown = revealed(tokens, torch.tensor(0.4), 12, Keys.from_seeds(range(4000)))
+    assert float(shown.double().mean()) == pytest.approx(0.4 + 0.6 / 13, abs=0.01)
+
+
+@given(st.integers(2, 60_000), st.lists(fractions, min_size=2, max_size=8, unique=True))
+@thorough
+def test_flm_clock_rises_from_zero_to_one(size: int, accuracies: list[float]) -> None:
+    gamma = F.flm_gamma(torch.tensor(sorted(accuracies), dtype=torch.float64), size)
+    assert bool((gamma.diff() >= 0).all()) and 0 <= float(gamma[0]) and float(gamma[-1]) <= 1
+
+
+@pytest.mark.parametrize("size", [2, 12, 500])
+def test_flm_clock_is_the_accuracy_of_decoding(size: int) -> None:
+    accuracy = torch.tensor([0.2, 0.6, 0.9], dtype=torch.float64)
+    gamma = F.flm_gamma(accuracy, size)
+    z = (1 - gamma)[:, None, None] * Keys.from_seeds([0, 1, 2]).normal(20_000, size)
+    z[..., 0] += gamma[:, None]
+    right = (z.argmax(-1) == 0).double().mean(-1)
+    rescaled = (size * right - 1) / (size - 1)
+    torch.testing.assert_close(rescaled, accuracy, rtol=0, atol=0.025)
+
+
+@given(st.integers(0, 1000), st.integers(3, 20))
+@thorough
+def test_monotone_interpolation_agrees_with_scipy(seed: int, count: int) -> None:
+    from scipy.interpolate import PchipInterpolator
+
+    g = torch.Generator().manual_seed(seed)
+    x = (torch.rand(count, generator=g, dtype=torch.float64) + 0.05).cumsum(0)
+    y = torch.randn(count, generator=g, dtype=torch.float64).round(decimals=1)
+    at = torch.linspace(float(x[0]) - 0.1, float(x[-1]) + 0.1, 40, dtype=torch.float64)
+    reference = PchipInterpolator(x.numpy(), y.numpy())
+    torch.testing.assert_close(pchip(x, y, at), torch.from_numpy(reference(at.numpy())), rtol=1e-9, atol=1e-9)
+    slopes = torch.from_numpy(reference.derivative()(at.numpy()))
+    torch.testing.assert_close(pchip_derivative(x, y, at), slopes, rtol=1e-8, atol=1e-8)
+
+
+def test_smoothing_reproduces_cubics_and_agrees_with_scipy() -> None:
+    from scipy.interpolate import BSpline
+
+    x = torch.linspace(0.1, 0.9, 4000, dtype=torch.float64)
+    at = torch.linspace(0.0, 1.0, 30, dtype=torch.float64)
+    cubic = lambda v: 1 - 2 * v + 3 * v**2 - v**3  # noqa: E731
+    torch.testing.assert_close(smooth(x, cubic(x), at, 20), cubic(at), rtol=0, atol=3e-4)  # the ridge's share
+    step = 0.8 / 4
+    knots = (0.1 + step * torch.arange(-3, 8, dtype=torch.float64)).numpy()
+    y = torch.sin(7 * x)
+    design = [
+        torch.from_numpy(BSpline.basis_element(knots[i : i + 5], extrapolate=False)(x.numpy())).nan_to_num()
+        for i in range(7)
+    ]
+    basis = torch.stack(design, 1)[:-1]  # the half-open elements miss the last point
+    centred, target = basis - basis.mean(0), y[:-1]
+    weights = torch.linalg.solve(
+        centred.T @ centred + 1e-3 * torch.eye(7, dtype=torch.float64), centred.T @ (target - target.mean())
+    )
+    expected = target.mean() + centred @ weights
+    torch.testing.assert_close(smooth(x[:-1], target, x[:-1], 5), expected, rtol=0, atol=1e-3)

@@ -1,0 +1,291 @@
+"""`simplax solve` and its relatives: exit codes, JSON, pages, figures, exports, the demo."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sudoku_models import FOUR, model, nine, oracle
+
+from simplax import hub
+from simplax.cli import main
+from simplax.cli.demo import PUZZLES
+from simplax.concentration import Vanishing
+from simplax.data.sudoku import check, parse, to_text
+from simplax.hub import Model, from_pretrained
+from simplax.viz.denoising import Episode, denoising_page
+from simplax.viz.terminal import CLUE, CONFLICT, RIGHT, WRONG, board_text
+
+NINE = nine(2)
+TEXTS = [to_text(puzzle) for puzzle in NINE.puzzles]
+
+
+def digits(board: np.ndarray) -> str:
+    return "".join(map(str, board.tolist()))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make every name mean the model given."""
+
+    def serve(chosen: Model) -> None:
+        monkeypatch.setattr(hub, "from_pretrained", lambda *arguments, **options: chosen)
+        monkeypatch.setattr(hub, "bundled", lambda: {"sudoku": Path("somewhere")})
+
+    return serve
+
+
+def printed(capsys: pytest.CaptureFixture[str], status: int, *arguments: str) -> Any:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+def test_solutions_as_json(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(oracle("sudoku-cpu-simplax", NINE))
+    rows = printed(capsys, 0, "solve", *TEXTS, "--steps", "3")
+    assert rows == [
+        {"puzzle": digits(puzzle), "solution": digits(solution), "valid": True, "attempts": 1, "nfe": 3}
+        for puzzle, solution in zip(NINE.puzzles, NINE.solutions)
+    ]
+    (here / "puzzles.txt").write_text("# two\n" + "\n".join(TEXTS))
+    assert printed(capsys, 0, "solve", "puzzles.txt", "--steps", "3") == rows
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(TEXTS)))
+    assert printed(capsys, 0, "solve", "-", "--steps", "3") == rows
+    (several,) = printed(capsys, 0, "solve", TEXTS[0], "--steps", "3", "--attempts", "4")
+    assert (several["attempts"], several["nfe"], several["valid"]) == (4, 12, True)
+
+
+def test_no_valid_solution_exits_1(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku-cpu-simplax"))
+    rows = printed(capsys, 1, "solve", TEXTS[0], "--attempts", "2")
+    assert [row["valid"] for row in rows] == [False]
+    clues = NINE.puzzles[0]
+    answer = np.array([int(digit) for digit in rows[0]["solution"]])
+    assert np.array_equal(answer[clues > 0], clues[clues > 0])
+    assert main(["solve", TEXTS[0], "--attempts", "2"]) == 1
+    assert "not solved, 0 of 2 attempts valid" in capsys.readouterr().out
+
+
+def test_seeds_and_attempts_are_independent_of_the_company(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku-cpu-simplax"))
+    first = printed(capsys, 1, "solve", *TEXTS)
+    assert printed(capsys, 1, "solve", *TEXTS, "--batch-size", "1") == first
+    assert printed(capsys, 1, "solve", *TEXTS, "--seed", "5") != first
+
+
+MISTAKES = {
+    "too short": ([TEXTS[0][:80]], "80 cells"),
+    "no file": (["puzzels.txt"], "neither a puzzle nor a file"),
+    "strange digit": (["x" + TEXTS[0][1:]], "neither a puzzle"),
+    "contradictory": (["11" + "." * 79], "contradictory"),
+    "several solutions": (["1" + "." * 80], "more than one solution"),
+    "blank": (["." * 81], "more than one solution"),
+    "contradictory in spite of --any": (["11" + "." * 79, "--any"], "contradictory"),
+    "mixed sizes": ([TEXTS[0], "1" + "." * 15], "either 9x9 or 4x4"),
+    "nothing": ([], "give a puzzle"),
+    "attempts": ([TEXTS[0], "--attempts", "0"], "--attempts"),
+    "eta": ([TEXTS[0], "--eta", "much"], "not a concentration"),
+    "seed": ([TEXTS[0], "--seed", "-1"], "seed"),
+    "temperature": ([TEXTS[0], "--temperature", "0"], "temperature must be positive"),
+    "steps": ([TEXTS[0], "--steps", "0"], "step"),
+    "another size": ([to_text(FOUR.puzzles[0])], "9x9 boards"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_bad_puzzles_exit_2_with_one_sentence(
+    arguments: list[str], message: str, use: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(model("sudoku-cpu-simplax"))
+    assert message in complaint(capsys, "solve", *arguments)
+
+
+def test_blank_boards_may_be_asked_for(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku4-simplax"))
+    (row,) = printed(capsys, 1, "solve", "." * 16, "--any")
+    assert re.fullmatch(r"[1-4]{16}", row["solution"])
+
+
+def test_a_missing_bundled_model_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "bundled", lambda: {})
+    assert "no bundled Sudoku model" in complaint(capsys, "solve", TEXTS[0])
+    assert "no model 'elsewhere'" in complaint(capsys, "solve", TEXTS[0], "--model", "elsewhere")
+
+
+def test_the_page_is_self_contained_and_has_every_frame(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(oracle("sudoku-cpu-simplax", NINE))
+    assert main(["solve", *TEXTS, "--steps", "5", "--html", "pages/solve.html"]) == 0
+    page = (here / "pages" / "solve.html").read_text()
+    assert not re.search(r"https?:|//[a-z]|src=|href=|@import|url\(|fetch\(", page)
+    data = json.loads(re.search(r"const episodes = (\[.*\]);", page)[1])  # type: ignore[index]
+    assert [episode["puzzle"] for episode in data] == [digits(puzzle) for puzzle in NINE.puzzles]
+    assert all(len(episode["frames"]) == 6 for episode in data)
+    assert [episode["frames"][-1] for episode in data] == [digits(solution) for solution in NINE.solutions]
+    assert 'type="range"' in page and 'id="play"' in page
+
+
+def test_captions_cannot_end_the_script() -> None:
+    board = FOUR.puzzles[0]
+    page = denoising_page([Episode(board, board[None], None, "</script><b>")])
+    assert page.count("</script>") == 1
+
+
+def test_colours_tell_clues_right_wrong_and_conflicts() -> None:
+    puzzle, solution = FOUR.puzzles[0], FOUR.solutions[0]
+    cell = int(np.flatnonzero(puzzle == 0)[0])
+    board = solution.copy()
+    assert _styles(puzzle, board, solution) == {CLUE: 6, RIGHT: 10}
+    board[cell] = 0
+    assert _styles(puzzle, board, solution) == {CLUE: 6, RIGHT: 9}
+    board[cell] = solution[cell] % 4 + 1
+    assert _styles(puzzle, board, solution)[CONFLICT] >= 1
+    alone = np.zeros_like(board)
+    alone[cell] = board[cell]
+    assert _styles(np.zeros_like(puzzle), alone, solution) == {WRONG: 1}
+
+
+def _styles(puzzle: np.ndarray, board: np.ndarray, solution: np.ndarray) -> dict[str, int]:
+    """How many digits have which style."""
+    text = board_text(puzzle, board, solution)
+    found = [str(span.style) for span in text.spans if text.plain[span.start : span.end].isdigit()]
+    return {style: found.count(style) for style in found}
+
+
+def test_evaluation_prints_and_keeps_a_manifest(use: Any, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku4-simplax"))
+    arguments = ["evaluate", "any", "sudoku", "--num", "8", "--clues", "6", "0", "--eta", "vanish:5:2"]
+    data = printed(capsys, 0, *arguments, "--out", "results/four.json")
+    assert json.loads(Path(data["written"]).read_text()) == data["manifest"]
+    assert data["manifest"]["result"] == data["results"]
+    assert data["manifest"]["sampler"]["eta"] == {"kind": "vanishing", "value": 5.0, "power": 2.0, "until": 0.0}
+    six, blank = data["results"]
+    assert set(six["accuracy"]) == {"value", "low", "high"}
+    assert (six["num"], six["nfe"], six["clue_counts"]) == (8, 4, {"6": 8})
+    assert (blank["clues"], blank["accuracy"], blank["clue_counts"]) == (0, None, {"0": 8})
+    assert printed(capsys, 0, *arguments, "--batch-size", "3")["results"][0]["accuracy"] == six["accuracy"]
+    assert main(arguments) == 0
+    assert "solved %" in capsys.readouterr().out
+    assert "4 to 15 clues" in complaint(capsys, "evaluate", "any", "sudoku", "--clues", "3")
+
+
+def test_evaluation_refuses_other_models(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("toy-simplax"))
+    assert "not trained on Sudoku" in complaint(capsys, "evaluate", "any", "sudoku")
+    use(model("sudoku4-udlm"))
+    assert "no concentration" in complaint(capsys, "evaluate", "any", "sudoku", "--eta", "1")
+    use(model("sudoku-cpu-udlm"))
+    assert "--puzzles FILE" in complaint(capsys, "evaluate", "any", "sudoku", "--clues", "17")
+
+
+def test_sweeps_write_points_and_figures(use: Any, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku4-simplax"))
+    arguments = ["sweep", "any", "--clues", "6", "0", "--steps", "2", "4", "--num", "6", "--out", "out/eta"]
+    data = printed(capsys, 0, *arguments, "--eta", "0.01", "1")
+    assert [(p["clues"], p["num_steps"], p["eta"]) for p in data["points"]] == [
+        (clues, steps, eta) for clues in (6, 0) for steps in (2, 4) for eta in ("0.01", "1")
+    ]
+    assert json.loads((here / "out" / "eta.json").read_text())["result"] == data["points"]
+    assert (here / "out" / "eta.png").read_bytes().startswith(b"\x89PNG")
+    assert (here / "out" / "eta.svg").stat().st_size > 1000
+    assert printed(capsys, 0, *arguments, "--eta", "0", "pertoken:2")["points"][1]["eta"] == "pertoken:2"
+    assert "not a concentration" in complaint(capsys, *arguments, "--eta", "lots")
+
+
+def test_the_figure_of_one_puzzle_and_several_methods(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(oracle("sudoku-cpu-simplax", NINE))
+    data = printed(capsys, 0, "figure", "sudoku", "a", "b", "--puzzle", TEXTS[0], "--out", "figures/one")
+    assert list(data["wrong_cells"].values()) == [0, 0]
+    assert len(data["wrong_cells"]) == 2
+    assert (here / "figures" / "one.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (here / "figures" / "one.svg").read_text()
+    assert printed(capsys, 0, "figure", "sudoku", "a", "--puzzle", TEXTS[0], "--out", "b.pdf")["files"] == ["b.pdf"]
+    assert "one name per model" in complaint(capsys, "figure", "sudoku", "a", "--names", "x", "y")
+    assert "name it .png" in complaint(capsys, "figure", "sudoku", "a", "--puzzle", TEXTS[0], "--out", "b.xyz")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_exports_keep_sampler_settings_and_may_be_half_as_large(
+    dtype: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = model("sudoku4-simplax")
+    whole.save_pretrained("whole")
+    options = ["--eta", "vanish:10:2", "--steps", "7", "--temperature", "0.5", "--dtype", dtype]
+    data = printed(capsys, 0, "export", "whole", "models/sudoku", *options)
+    monkeypatch.setattr(hub, "files", lambda package: here)
+    assert list(hub.bundled()) == ["sudoku"]
+    loaded = from_pretrained("sudoku")
+    sampling = loaded.config.sampling
+    assert (sampling.num_steps, sampling.temperature) == (7, 0.5)
+    assert loaded.sampler() == whole.sampler(Vanishing(10.0, 2.0))
+    assert loaded.sample(1, seeds=0).nfe == 7
+    stored = load_file(here / "models" / "sudoku" / "weights.safetensors")
+    assert data["bytes"] == (here / "models" / "sudoku" / "weights.safetensors").stat().st_size
+    for name, tensor in whole.denoiser.state_dict().items():
+        if tensor.is_floating_point():
+            assert stored[name].dtype == getattr(torch, dtype)
+            assert torch.equal(loaded.denoiser.state_dict()[name], tensor.to(getattr(torch, dtype)).float())
+    assert "not empty" in complaint(capsys, "export", "whole", "models/sudoku")
+    rows = printed(capsys, 1, "solve", to_text(FOUR.puzzles[0]))
+    assert (rows[0]["valid"], rows[0]["nfe"]) == (False, 7)
+
+
+def test_demo_puzzles_are_proper() -> None:
+    for text in PUZZLES:
+        assert np.count_nonzero(parse(text)) == 30
+        check(parse(text))
+
+
+def test_the_demo_in_miniature(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "bundled", lambda: {})
+    data = printed(capsys, 0, "demo", "--smoke")
+    assert data["bundled"] is None
+    assert data["unseen_puzzles"]["num"] == 1000
+    assert main(["demo", "--smoke"]) == 0
+    shown = capsys.readouterr().out
+    assert "solutions it never saw" in shown and "no bundled 9x9 model" in shown
+
+
+def test_the_demo_shows_the_bundled_model_if_there_is_one(
+    use: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from simplax.cli import demo
+    from simplax.data.sudoku import PuzzleSet
+
+    puzzles = np.stack([parse(text) for text in PUZZLES])
+    solved = PuzzleSet(puzzles, np.stack([check(puzzle) for puzzle in puzzles]))
+    monkeypatch.setattr(demo, "_train", lambda *arguments: {})
+    use(oracle("sudoku-cpu-simplax", solved))
+    assert [row["valid"] for row in printed(capsys, 0, "demo")["bundled"]] == [True] * len(PUZZLES)
+    assert main(["demo"]) == 0
+    assert f"{len(PUZZLES)} of {len(PUZZLES)} 9x9 puzzles solved" in capsys.readouterr().out
