@@ -1,7 +1,7 @@
 """Train Simplax and UDLM on pairs of letters whose law is known, and print that law beside the sampled ones.
 
 Two letters out of A, B, C: nine pairs, so everything a sampler should produce fits in one table. Run it with
-`make demo`, or `python examples/demo_toy.py --help` to change the numbers.
+`python examples/demo_toy.py`, with `--help` to change the numbers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import thorough
 from torch import Tensor
 
 from simplax import functional as F
@@ -18,6 +17,7 @@ from simplax.processes.embedded import ddim_step, noised
 from simplax.processes.hybrid import revealed
 from simplax.processes.sphere import corrupt, move, step_fraction, uniform_points
 from simplax.random import Keys
+from strategies import thorough
 
 fractions = st.floats(0.0, 1.0)
 seeds = st.integers(0, 10_000)
@@ -81,10 +81,12 @@ def test_velocity_is_the_mean_of_logarithms(seed: int, width: int, size: int) ->
 
 @given(seeds, st.floats(0.001, 0.9), fractions)
 @thorough
-def test_a_certain_prediction_stays_on_the_path_of_the_sphere(seed: int, alpha_t: float, share: float) -> None:
+def test_a_certain_prediction_stays_on_the_path_of_the_sphere(
+    seed: int, alpha_t: float, share: float
+) -> None:
     """Were the token known, a step from alpha_t to alpha_s would land where corruption to alpha_s is."""
     alpha_s = alpha_t + share * (1 - alpha_t)
-    assume(0.01 < alpha_s - alpha_t and alpha_s < 0.99)
+    assume(alpha_s - alpha_t > 0.01 and alpha_s < 0.99)
     clean, noise = points(seed, 2, 6)
     assume(away(clean, noise))
     before, after = (F.slerp(clean, noise, 1 - alpha) for alpha in (alpha_t, alpha_s))
@@ -134,14 +136,14 @@ def test_tokens_show_as_often_as_published() -> None:
     assert float(shown.double().mean()) == pytest.approx(0.4 + 0.6 / 13, abs=0.01)
 
 
-@given(st.integers(2, 60_000), st.lists(fractions, min_size=2, max_size=8, unique=True))
+@given(st.sampled_from([2, 3, 12, 1000, 50_258]), st.lists(fractions, min_size=2, max_size=8, unique=True))
 @thorough
 def test_flm_clock_rises_from_zero_to_one(size: int, accuracies: list[float]) -> None:
     gamma = F.flm_gamma(torch.tensor(sorted(accuracies), dtype=torch.float64), size)
-    assert bool((gamma.diff() >= 0).all()) and 0 <= float(gamma[0]) and float(gamma[-1]) <= 1
+    assert bool((gamma.diff() >= 0).all()) and float(gamma[0]) >= 0 and float(gamma[-1]) <= 1
 
 
-@pytest.mark.parametrize("size", [2, 12, 500])
+@pytest.mark.parametrize("size", [2, 12, 100])
 def test_flm_clock_is_the_accuracy_of_decoding(size: int) -> None:
     accuracy = torch.tensor([0.2, 0.6, 0.9], dtype=torch.float64)
     gamma = F.flm_gamma(accuracy, size)
@@ -167,24 +169,23 @@ def test_monotone_interpolation_agrees_with_scipy(seed: int, count: int) -> None
     torch.testing.assert_close(pchip_derivative(x, y, at), slopes, rtol=1e-8, atol=1e-8)
 
 
-def test_smoothing_reproduces_cubics_and_agrees_with_scipy() -> None:
+def test_smoothing_is_ridge_regression_on_scipys_splines() -> None:
     from scipy.interpolate import BSpline
 
-    x = torch.linspace(0.1, 0.9, 4000, dtype=torch.float64)
-    at = torch.linspace(0.0, 1.0, 30, dtype=torch.float64)
-    cubic = lambda v: 1 - 2 * v + 3 * v**2 - v**3  # noqa: E731
-    torch.testing.assert_close(smooth(x, cubic(x), at, 20), cubic(at), rtol=0, atol=3e-4)  # the ridge's share
-    step = 0.8 / 4
-    knots = (0.1 + step * torch.arange(-3, 8, dtype=torch.float64)).numpy()
+    x = torch.linspace(0.1, 0.9, 500, dtype=torch.float64)
     y = torch.sin(7 * x)
-    design = [
-        torch.from_numpy(BSpline.basis_element(knots[i : i + 5], extrapolate=False)(x.numpy())).nan_to_num()
-        for i in range(7)
-    ]
-    basis = torch.stack(design, 1)[:-1]  # the half-open elements miss the last point
-    centred, target = basis - basis.mean(0), y[:-1]
-    weights = torch.linalg.solve(
-        centred.T @ centred + 1e-3 * torch.eye(7, dtype=torch.float64), centred.T @ (target - target.mean())
-    )
-    expected = target.mean() + centred @ weights
-    torch.testing.assert_close(smooth(x[:-1], target, x[:-1], 5), expected, rtol=0, atol=1e-3)
+    knots = 0.1 + 0.2 * torch.arange(-3, 8, dtype=torch.float64)
+    basis = torch.from_numpy(BSpline.design_matrix(x.numpy(), knots.numpy(), 3).toarray())
+    # an intercept that is not penalised, as a last column
+    columns = torch.cat([basis, torch.ones(500, 1, dtype=torch.float64)], 1)
+    penalty = torch.diag(torch.tensor([1e-3] * 7 + [0.0], dtype=torch.float64))
+    weights = torch.linalg.solve(columns.T @ columns + penalty, columns.T @ y)
+    torch.testing.assert_close(smooth(x, y, x, 5), columns @ weights, rtol=0, atol=1e-9)
+
+
+def test_smoothing_reproduces_cubics_up_to_the_ridge() -> None:
+    def cubic(v: Tensor) -> Tensor:
+        return 1 - 2 * v + 3 * v**2 - v**3
+
+    x, at = (torch.linspace(low, 1 - low, 4000, dtype=torch.float64) for low in (0.0, 0.1))
+    torch.testing.assert_close(smooth(x, cubic(x), at, 20), cubic(at), rtol=0, atol=3e-5)

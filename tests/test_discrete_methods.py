@@ -195,7 +195,7 @@ def test_methods_learn_in_seconds(name: str) -> None:
 
 
 HARD = MarkovChain(8, sharpness=1.5, seed=3)
-STEPS = {"ar": 1200, "mdlm": 2500, "udlm": 2500, "duo": 2500}
+STEPS = {"ar": 1000, "mdlm": 1500, "udlm": 1500, "duo": 1500}
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from simplax.schedules import LogLinear
 from simplax.times import Grid
 
 SCHEDULE = LogLinear()
-COUNT = 40_000
+COUNT = 20_000
 EYE = torch.eye(toy.K + 1, dtype=torch.float64)
 Law = Callable[[Tensor, Tensor, float, float, float], Tensor]
 

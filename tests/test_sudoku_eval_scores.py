@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sudoku_models import FOUR, Arbitrary, model, nine, oracle
 
 from simplax.concentration import Constant, PerToken, Vanishing, parse, spell
 from simplax.data.sudoku import PuzzleSet, pools, to_text
@@ -16,6 +15,7 @@ from simplax.errors import UserError
 from simplax.evaluate import sudoku
 from simplax.evaluate.answers import Answers, answer, noise_seeds, sudoku_task
 from simplax.evaluate.intervals import wilson
+from sudoku_models import FOUR, Arbitrary, model, nine, oracle
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,9 @@ from simplax.evaluate.intervals import wilson
         (20, 20, 0.8389, 1.0),
     ],
 )
-def test_wilson_intervals_are_the_published_ones(successes: int, trials: int, low: float, high: float) -> None:
+def test_wilson_intervals_are_the_published_ones(
+    successes: int, trials: int, low: float, high: float
+) -> None:
     assert wilson(successes, trials) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -53,7 +55,9 @@ def test_wilson_refuses_what_is_no_count() -> None:
 def test_an_oracle_solves_all_and_an_untrained_network_none(name: str) -> None:
     puzzles = FOUR[:40]
     best = sudoku.evaluate(oracle(name, puzzles), puzzles, 6)
-    assert best.accuracy is not None and best.accuracy.value == best.validity.value == best.cell_accuracy == 1.0
+    assert (
+        best.accuracy is not None and best.accuracy.value == best.validity.value == best.cell_accuracy == 1.0
+    )
     assert best.accuracy.low == pytest.approx(wilson(40, 40)[0])
     assert (best.num, best.nfe, best.num_steps, best.clue_counts) == (40, 4, 4, {6: 40})
     worst = sudoku.evaluate(model(name), puzzles, 6)
@@ -65,7 +69,9 @@ def test_an_oracle_solves_all_and_an_untrained_network_none(name: str) -> None:
 def test_both_layouts_are_scored(name: str) -> None:
     puzzles = nine(3)
     best = sudoku.evaluate(oracle(name, puzzles), puzzles, 40)
-    assert best.accuracy is not None and best.accuracy.value == best.cell_accuracy == best.validity.value == 1.0
+    assert (
+        best.accuracy is not None and best.accuracy.value == best.cell_accuracy == best.validity.value == 1.0
+    )
 
 
 def test_without_clues_only_validity_is_measured() -> None:
@@ -124,7 +130,9 @@ def test_noise_seeds_out_of_range_are_refused() -> None:
 def test_frames_lead_from_noise_to_the_answer() -> None:
     puzzles = FOUR[:5]
     known = oracle("sudoku4-simplax", puzzles)
-    path = answer(known, puzzles.puzzles, noise_seeds(0, range(5)), trajectory=True, batch_size=2, num_steps=6)
+    path = answer(
+        known, puzzles.puzzles, noise_seeds(0, range(5)), trajectory=True, batch_size=2, num_steps=6
+    )
     assert path.frames is not None and path.frames.shape == (7, 5, 16)
     assert np.array_equal(path.frames[-1], path.boards)
     given_cells = puzzles.puzzles > 0
@@ -188,8 +196,17 @@ def test_concentrations_are_read_as_people_write_them() -> None:
     for text in ("", "ten", "vanish", "vanish:", "vanish:1:2:3:4", "pertoken:1:2", "nothing:3"):
         with pytest.raises(UserError, match="is not a concentration"):
             parse(text)
-    for text in ("-1", "vanish:-1", "vanish:1:1:1", "vanish:1:-1", "pertoken:-2", "nan", "inf", "pertoken:inf"):
-        with pytest.raises(UserError, match="must|needs"):
+    for text in (
+        "-1",
+        "vanish:-1",
+        "vanish:1:1:1",
+        "vanish:1:-1",
+        "pertoken:-2",
+        "nan",
+        "inf",
+        "pertoken:inf",
+    ):
+        with pytest.raises(UserError, match=r"must|needs"):
             parse(text)
 
 
@@ -212,5 +229,6 @@ def test_a_schedule_reaches_the_sampler() -> None:
     puzzles, seeds = FOUR[:8].puzzles, noise_seeds(0, range(8))
     # zero redraws per token is the chain without re-anchoring
     assert np.array_equal(
-        answer(known, puzzles, seeds, eta=parse("pertoken:0")).boards, answer(known, puzzles, seeds, eta=0.0).boards
+        answer(known, puzzles, seeds, eta=parse("pertoken:0")).boards,
+        answer(known, puzzles, seeds, eta=0.0).boards,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,14 @@ from simplax.likelihood import Likelihood
 from simplax.manifest import environment, write
 from simplax.methods import Method
 from simplax.samplers import Sampler, Samples
+from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
 from simplax.train import checkpoint
 from simplax.train.distributed import pick_device
 from simplax.train.files import sha256
+
+if TYPE_CHECKING:
+    from simplax.data.text import Tokenizer
 
 Weights = Literal["ema", "raw"]
 CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
@@ -38,12 +43,14 @@ _RUN_FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGH
 class Model:
     """A denoiser with all that is needed to use it: its method, its task and how it was made.
 
-    `origin` says where the weights came from (path, `ema` or `raw`, digest); it goes into manifests.
+    `origin` says where the weights came from (path, `ema` or `raw`, digest); it goes into manifests. `home` is the
+    directory the model was loaded from; a tokenizer stored there is the model's own.
     """
 
     denoiser: nn.Module
     config: RunConfig
     origin: dict[str, Any] = field(default_factory=dict)
+    home: Path | None = None
 
     @property
     def method(self) -> Method:
@@ -56,6 +63,23 @@ class Model:
     @property
     def dtype(self) -> str:
         return str(getattr(self.denoiser, "autocast", None) or torch.float32).removeprefix("torch.")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """What turns text into tokens and back, for models of text."""
+        return self.config.task.tokenizer(self.home)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without special ones."""
+        if self.tokenizer is None:
+            raise UserError(f"{self.config.name} is not a model of text: it has no tokenizer.")
+        return self.tokenizer.encode(text)
+
+    def decode(self, tokens: Tensor) -> list[str]:
+        """Sequences (batch, length) as people read them, special tokens included."""
+        if self.tokenizer is None:
+            return self.config.task.text(tokens)
+        return [self.tokenizer.decode(row) for row in tokens.tolist()]
 
     def describe(self) -> dict[str, Any]:
         """Name, origin and digest of the weights, for manifests."""
@@ -98,7 +122,7 @@ class Model:
             )
         defaults = self.config.sampling
         chosen = sampler if sampler is not None else self.sampler(eta)
-        numbers = _seeds(seeds, num)
+        numbers = seeds_for(seeds, num)
         if num_steps is None and chosen.steps_for(self.config.task.length) is None:
             num_steps = defaults.num_steps
         parts = []
@@ -120,7 +144,7 @@ class Model:
                     trajectory=trajectory,
                 )
             )
-        return _join(parts)
+        return join(parts)
 
     def nll(
         self,
@@ -145,7 +169,7 @@ class Model:
         )
 
     def save_pretrained(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
-        """Write config.json, weights.safetensors and manifest.json, all that `from_pretrained` needs.
+        """Write config.json, weights.safetensors, manifest.json and a tokenizer.json for text: all a model needs.
 
         `dtype` is how weights are stored, their own if not given; a loaded model computes in float32 all the same.
         """
@@ -160,6 +184,8 @@ class Model:
         save_file(state, path / WEIGHTS)
         write(path / CONFIG, to_json(self.config))
         origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
+        if self.tokenizer is not None:
+            self.tokenizer.save(path)
         write(path / MANIFEST, {**environment(), "model": {"name": self.config.name, **origin}})
         return path
 
@@ -178,7 +204,7 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "ema", devic
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
     _load_state(denoiser, tensors, file)
     origin = {"path": str(path_or_name), "weights": _which(folder, weights), "sha256": sha256(file)}
-    return Model(denoiser.to(place(device)).eval(), config, origin)
+    return Model(denoiser.to(place(device)).eval(), config, origin, folder)
 
 
 def bundled() -> dict[str, Path]:
@@ -259,31 +285,3 @@ def _load_state(denoiser: nn.Module, tensors: dict[str, Tensor], file: Path) -> 
             shapes = f"{tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
             raise UserError(f"{file} does not fit its {CONFIG}: {name} has shape {shapes}.")
     denoiser.load_state_dict(tensors)
-
-
-def _seeds(seeds: Sequence[int] | Tensor | int | None, num: int) -> Tensor:
-    if seeds is None:
-        return torch.randint(0, 2**62, (num,))
-    values = (
-        torch.arange(seeds, seeds + num)
-        if isinstance(seeds, int)
-        else torch.as_tensor(seeds, dtype=torch.int64)
-    )
-    if values.shape != (num,):
-        raise UserError(f"give one seed per sample: {num} samples but {values.numel()} seeds.")
-    return values
-
-
-def _join(parts: list[Samples]) -> Samples:
-    if len(parts) == 1:
-        return parts[0]
-    paths = [part.trajectory for part in parts if part.trajectory is not None]
-    tokens = torch.cat([part.tokens for part in parts])
-    return Samples(
-        tokens,
-        sum(part.nfe * len(part.tokens) for part in parts) / len(tokens),
-        torch.cat([part.seeds for part in parts]),
-        parts[0].times,
-        torch.cat(paths, dim=1) if paths else None,
-        sum(part.calls for part in parts),
-    )

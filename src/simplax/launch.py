@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -18,6 +19,16 @@ def build(config: RunConfig) -> nn.Module:
         return config.method.build(config.task.vocab_size, config.task.length, config.architecture)
 
 
+def _keep_tokenizer(config: RunConfig, directory: Path) -> None:
+    """A run of text carries its tokenizer from the first step, so that it can be used where the data is not."""
+    if os.environ.get("RANK", "0") != "0" or (directory / "config.json").exists():
+        return
+    tokenizer = config.task.tokenizer()
+    if tokenizer is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(directory)
+
+
 def launch(
     config: RunConfig,
     directory: str | Path,
@@ -29,6 +40,7 @@ def launch(
     quiet: bool = False,
 ) -> Result:
     """Train what `config` says in `directory`, or continue there unless `fresh`."""
+    _keep_tokenizer(config, Path(directory))
     return train(
         config.method,
         build(config),

@@ -15,6 +15,7 @@ from simplax.errors import UserError
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
     "sample": ("sample", "draw sequences from a model"),
+    "infill": ("infill", "fill in the gaps of texts with a model"),
     "evaluate": ("evaluate", "measure a model"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
@@ -25,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "methods": ("methods", "list the methods"),
     "data": ("data", "make data and tell about it"),
     "plot": ("plot", "draw the curves of a run"),
+    "bench": ("bench", "measure speed and memory against the bare network"),
     "doctor": ("doctor", "what is installed, which device, what would be slow"),
 }
 INTERRUPTED = 130

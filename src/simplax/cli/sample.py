@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json as json_module
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit
+from simplax.cli.output import emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import Eta, read_eta
+from simplax.errors import UserError
+
+if TYPE_CHECKING:
+    from simplax.concentration import Concentration
+    from simplax.hub import Model
+    from simplax.samplers import Samples
 
 
 def main(arguments: list[str]) -> None:
@@ -20,12 +29,15 @@ def sample(
     /,
     *,
     num: Annotated[int, tyro.conf.arg(help="how many sequences")] = 4,
-    num_steps: Annotated[int | None, tyro.conf.arg(help="steps of the sampler")] = None,
+    num_steps: Annotated[int | None, tyro.conf.arg(aliases=["--steps"], help="steps of the sampler")] = None,
     eta: Eta = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
+    prompt: Annotated[str | None, tyro.conf.arg(help="text that every sequence begins with")] = None,
     given: Annotated[bool, tyro.conf.arg(help="hold the given positions of validation sequences")] = False,
+    format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
+    html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
     weights: Weights = "ema",
     device: Device = "auto",
@@ -35,12 +47,14 @@ def sample(
     import torch
 
     from simplax.hub import from_pretrained
-    from simplax.manifest import manifest
+    from simplax.prompts import prompts
 
+    if prompt is not None and given:
+        raise UserError("--prompt and --given contradict each other: give one of them.")
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
-    task = loaded.config.task
-    held = task.validation().batch(torch.arange(num)) if given else None
+    asked = prompts(loaded, [prompt] * num) if prompt is not None else None
+    held: Any = loaded.config.task.validation().batch(torch.arange(num)) if given else asked
     drawn = loaded.sample(
         num,
         num_steps=num_steps,
@@ -51,18 +65,49 @@ def sample(
         given=None if held is None else held.given,
         eta=concentration,
         batch_size=batch_size,
+        trajectory=html is not None,
     )
-    texts = task.text(drawn.tokens.cpu())
-    record = manifest(
-        loaded,
-        sampler=loaded.sampler(concentration),
+    if html is not None:
+        from simplax.viz.trajectory import write_page
+
+        write_page(html, loaded, drawn, asked)
+        say(f"the denoising is in {html}")
+    texts = loaded.decode(drawn.tokens.cpu())
+    columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
+    rows = [{"seed": number, "text": text, "tokens": ids} for number, text, ids in columns]
+    if format == "jsonl" and not json:
+        print_rows(rows)
+        return
+    held_from = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
+    facts = record(loaded, drawn, concentration, temperature, top_p, given=held_from)
+    emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
+
+
+def print_rows(rows: Iterable[dict[str, Any]]) -> None:
+    """One JSON object per line."""
+    for row in rows:
+        print(json_module.dumps(row, ensure_ascii=False))
+
+
+def record(
+    model: Model,
+    drawn: Samples,
+    eta: float | Concentration | None,
+    temperature: float | None,
+    top_p: float | None,
+    given: str | None,
+) -> dict[str, Any]:
+    """The manifest of samples."""
+    from simplax.manifest import manifest
+
+    defaults = model.config.sampling
+    return manifest(
+        model,
+        sampler=model.sampler(eta),
         num_steps=len(drawn.times) - 1,
         nfe=drawn.nfe,
         seeds=drawn.seeds.tolist(),
-        temperature=loaded.config.sampling.temperature if temperature is None else temperature,
-        top_p=loaded.config.sampling.top_p if top_p is None else top_p,
-        given="validation" if given else None,
+        temperature=defaults.temperature if temperature is None else temperature,
+        top_p=defaults.top_p if top_p is None else top_p,
+        given=given,
     )
-    rows = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
-    samples = [{"seed": number, "text": text, "tokens": ids} for number, text, ids in rows]
-    emit(json, {"samples": samples, "manifest": record}, lambda: "\n".join(texts))

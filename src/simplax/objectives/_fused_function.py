@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from simplax.objectives._fused_rows import Rows
 
 CHUNK_ELEMENTS = 2**24  # logits alive at once: long enough for matrix products to run at full speed
-BLOCK_ELEMENTS = 2**17  # logits worked on at once on a CPU: a few temporaries of them fit its cache
+BLOCK_ELEMENTS = 2**18  # logits worked on at once on a CPU: a few temporaries of them fit its cache
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def sweep(
         count, size = len(features), len(weight)
         dtype = head.dtype or features.dtype
         hidden, matrix = features.to(dtype), weight.to(dtype)
-        values = features.new_empty(count)
+        statistics: list[tuple[Tensor, ...]] = []
         feature_grad = torch.empty_like(features) if needs[0] else None
         weight_grad = torch.zeros_like(weight) if needs[1] else None
         bias_grad = torch.zeros_like(bias) if bias is not None and needs[2] else None
@@ -96,12 +96,13 @@ def sweep(
             span = slice(start, stop)
             logits = torch.mm(hidden[span], matrix.T, out=buffer[: stop - start])
             part = None if upstream is None else upstream[span]
-            values[span] = _reduce(logits, bias, rows[span], head, any(needs), part, bias_grad)
+            statistics += _reduce(logits, bias, rows[span], head, any(needs), part, bias_grad)
             if feature_grad is not None:
                 feature_grad[span] = logits @ matrix
             if weight_grad is not None:
                 _accumulate(weight_grad, logits, hidden[span])
-        return values, (feature_grad, weight_grad, bias_grad)
+        values = [rows.values(*map(torch.cat, zip(*statistics)))] if statistics else []
+        return torch.cat([features.new_empty(0), *values]), (feature_grad, weight_grad, bias_grad)
 
 
 def _reduce(
@@ -112,31 +113,39 @@ def _reduce(
     differentiate: bool,
     upstream: Tensor | None,
     bias_grad: Tensor | None,
-) -> Tensor:
-    """Values (m,) of a chunk of logits (m, K), whose place their gradient takes."""
-    values = logits.new_empty(len(logits), dtype=torch.float64)
+) -> list[tuple[Tensor, ...]]:
+    """Statistics of a chunk of logits (m, K), block by block; their gradient takes the logits' place."""
+    statistics = []
+    scale = 1.0 if head.cap is None else 1 / head.cap
+    shift = None if bias is None else bias.to(_working(logits)) * scale
     block = head.block if logits.device.type == "cpu" else logits.numel()
     for start, stop in _spans(len(logits), _at_most(block, logits.shape[1], len(logits))):
         span = slice(start, stop)
-        work = logits[span].float() if logits.dtype.itemsize < 4 else logits[span]
-        if bias is not None:
-            work.add_(bias.to(work.dtype))
-        slope = None
-        if head.cap is not None:
-            work.mul_(1 / head.cap).tanh_()
-            slope = (work * work).neg_().add_(1) if differentiate else None
-            work.mul_(head.cap)
-        values[span], grad = rows[span].evaluate(work, differentiate)
+        place = logits[span]
+        work = place.to(_working(logits))
+        if shift is not None:
+            torch.add(shift, work, alpha=scale, out=work)
+        elif head.cap is not None:
+            work.mul_(scale)
+        capped = work if head.cap is None else work.tanh_() * head.cap
+        found, grad = rows[span].evaluate(capped, differentiate)
+        statistics.append(found)
         if grad is None:
             continue
-        if slope is not None:
-            grad.mul_(slope)
+        if head.cap is not None:
+            grad = torch.ops.aten.tanh_backward.grad_input(grad, work, grad_input=work)
         if upstream is not None:
             grad.mul_(upstream[span].to(grad.dtype).unsqueeze(-1))
         if bias_grad is not None:
             bias_grad.add_(grad.sum(0))
-        logits[span] = grad
-    return values
+        if grad is not place:
+            place.copy_(grad)
+    return statistics
+
+
+def _working(logits: Tensor) -> torch.dtype:
+    """Losses are computed in float32 at least."""
+    return torch.float32 if logits.dtype.itemsize < 4 else logits.dtype
 
 
 def _accumulate(total: Tensor, logit_grad: Tensor, hidden: Tensor) -> None:

@@ -1,7 +1,8 @@
 """Objectives of single positions, with their derivatives in closed form, on a block of logits at a time.
 
 A block is a few rows of K numbers that fit a processor's cache: passes over it are cheap, passes over all logits of a
-batch are not. Per-position arithmetic is done in float64, which costs nothing beside one pass over K.
+batch are not. What does not depend on the logits is computed for all positions beforehand, and values are put together
+for all of them afterwards, so that a block needs few operations. Per-position arithmetic is done in float64.
 """
 
 from __future__ import annotations
@@ -18,31 +19,39 @@ from simplax.functional._stable import expm1_minus
 class Rows(abc.ABC):
     """One objective for each of n positions; every tensor of a subclass has n as its first axis."""
 
-    def __getitem__(self, rows: slice | Tensor) -> Rows:
+    def __getitem__(self, rows: slice) -> Rows:
         parts = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return type(self)(**{k: v[rows] if isinstance(v, Tensor) else v for k, v in parts.items()})
 
     @abc.abstractmethod
-    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[Tensor, Tensor | None]:
-        """Values (m,) at `logits` (m, K), which may be overwritten, and their derivative (m, K) if asked for."""
+    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """Statistics of `logits` (m, K), which may be overwritten, and the derivative (m, K) if asked for."""
+
+    @abc.abstractmethod
+    def values(self, *statistics: Tensor) -> Tensor:
+        """The objective (n,) from the statistics of all positions."""
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Rows):
-    """-weight log x_hat[x]."""
+    """-weight log x_hat[x]; `weight` is (n, 1)."""
 
     x: Tensor
     weight: Tensor
 
-    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[Tensor, Tensor | None]:
-        ids = self.x.unsqueeze(-1)
-        at_x = logits.gather(-1, ids).squeeze(-1).double()
-        x_hat, log_normaliser = _softmax(logits)
-        values = self.weight * (log_normaliser - at_x)
+    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        at_x, top = logits.gather(-1, self.x.unsqueeze(-1)), logits.amax(-1, keepdim=True)
+        mass = logits.sub_(top).exp_()
+        total = mass.sum(-1, keepdim=True)
+        statistics = (at_x, top, total)
         if not differentiate:
-            return values, None
-        weight = self.weight.to(logits.dtype).unsqueeze(-1)
-        return values, x_hat.mul_(weight).scatter_add_(-1, ids, -weight)
+            return statistics, None
+        weight = self.weight.to(logits.dtype)
+        return statistics, mass.mul_(weight / total).scatter_add_(-1, self.x.unsqueeze(-1), -weight)
+
+    def values(self, *statistics: Tensor) -> Tensor:
+        at_x, top, total = (s.double() for s in statistics)
+        return (self.weight * (top - at_x + total.log())).squeeze(-1)
 
 
 @dataclass(frozen=True)
@@ -52,111 +61,89 @@ class Bridge(Rows):
     The state is w = sum_j weights_j e_{ids_j} + base pi; `base` is None when it has no such part. With
     y = p_hat / pi = K alpha x_hat + 1 - alpha, y_bar = p / pi and f = 1/y - 1/y_bar + log(y / y_bar) / y_bar, category
     by category, the density is <w, f> + <w, 1/y_bar> KL(p || p_hat), which needs the sums of log y, y - 1 and 1/y only.
+
+    Made by `Bridge.of`. `ids` begin with the clean token, whose own weight is zero. Other tensors are (n, 1) columns or
+    (n, J): a state's `leave` is <w, 1/y_bar>. By x_hat the derivative is, up to a constant that cancels, a polynomial
+    `first` v + `second` v^2 in v = 1 - 1/y on all categories (which keeps its digits near t = 1, where all y are close
+    to one) and (`linear` - `square` / y) / y more at the `ids`.
     """
 
-    x: Tensor
+    size: int
     ids: Tensor
     weights: Tensor
     base: Tensor | None
-    alpha: Tensor
     rate: Tensor
+    gain: Tensor
+    a: Tensor
+    b: Tensor
+    leave: Tensor
+    first: Tensor
+    second: Tensor | None
+    linear: Tensor
+    square: Tensor
 
-    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[Tensor, Tensor | None]:
-        size = logits.shape[-1]
-        x_hat, _ = _softmax(logits)
-        y = x_hat * _column(size * self.alpha, logits)
-        y.add_(_column(1 - self.alpha, logits))
-        sums = _Sums(y.log().sum(-1).double())
+    @staticmethod
+    def of(
+        size: int, x: Tensor, ids: Tensor, weights: Tensor, base: Tensor | None, alpha: Tensor, rate: Tensor
+    ) -> Bridge:
+        """From ids (n,), (n, J) and float64 numbers (n, J), (n, 1)."""
+        a, b, gain = 1 + (size - 1) * alpha, 1 - alpha, size * alpha
+        y_bar = torch.where(ids == x.unsqueeze(-1), a, b)
+        leave = (weights / y_bar).sum(-1, keepdim=True)
+        if base is not None:
+            leave = leave + base * ((size - 1) / b + 1 / a) / size
+        scale = rate * alpha  # times K, which cancels against pi
+        first, at_x, second = leave * b, -leave * gain, None
+        if base is not None:
+            first, at_x = first - base / b + 2 * base, at_x + base * (1 / a - 1 / b)
+            second = -scale * base
+        linear = torch.cat([at_x, size * weights / y_bar], dim=-1)
+        square = torch.nn.functional.pad(size * weights, (1, 0))
+        ids = torch.cat([x.unsqueeze(-1), ids], dim=-1)
+        weights = torch.nn.functional.pad(weights, (1, 0))
+        scaled = (scale * first, second, scale * linear, scale * square)
+        return Bridge(size, ids, weights, base, rate, gain, a, b, leave, *scaled)
+
+    def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        x_hat = torch.softmax(logits, dim=-1)
+        y = torch.mul(x_hat, self.gain.to(x_hat.dtype), out=logits)
+        y.add_(self.b.to(y.dtype))
+        log_sum = y.log().sum(-1, keepdim=True)
         excess = y - 1
-        sums.excess = excess.sum(-1).double()
+        at_ids = x_hat.gather(-1, self.ids).double()
+        statistics: tuple[Tensor, ...] = (at_ids, log_sum, excess.sum(-1, keepdim=True))
         if differentiate or self.base is not None:
-            excess.div_(y)  # 1 - 1/y
-            sums.deficit = excess.sum(-1).double() if self.base is not None else None
-        at_ids = x_hat.gather(-1, torch.cat([self.x.unsqueeze(-1), self.ids], dim=-1)).double()
-        terms = _Terms(self, at_ids, size)
-        values = self.rate * terms.density(sums)
-        return values, terms.derivative(x_hat, excess) if differentiate else None
+            deficit = excess.div_(y)  # 1 - 1/y
+            statistics = (*statistics, deficit.sum(-1, keepdim=True)) if self.base is not None else statistics
+        return statistics, self._derivative(x_hat, deficit, at_ids) if differentiate else None
 
-
-@dataclass
-class _Sums:
-    """Sums over the categories of log y, y - 1 and 1 - 1/y, each (m,)."""
-
-    log: Tensor
-    excess: Tensor | None = None
-    deficit: Tensor | None = None
-
-
-class _Terms:
-    """The per-position part of a bridge: everything at the clean token and at the ids of the state."""
-
-    def __init__(self, rows: Bridge, at_ids: Tensor, size: int) -> None:
-        self.rows, self.size = rows, size
-        self.a, self.b = 1 + (size - 1) * rows.alpha, 1 - rows.alpha  # y_bar at the clean token and elsewhere
-        self.x_hat_x, self.x_hat = at_ids[:, 0], at_ids[:, 1:]
-        self.y_x = size * rows.alpha * self.x_hat_x + self.b
-        self.y = (size * rows.alpha).unsqueeze(-1) * self.x_hat + self.b.unsqueeze(-1)
-        on_x = rows.ids == rows.x.unsqueeze(-1)
-        self.y_bar = torch.where(on_x, self.a.unsqueeze(-1), self.b.unsqueeze(-1))
-        self.leave = (rows.weights / self.y_bar).sum(-1)  # <w, 1 / y_bar>
-        if rows.base is not None:
-            self.leave = self.leave + rows.base * ((size - 1) / self.b + 1 / self.a) / size
-
-    def density(self, sums: _Sums) -> Tensor:
-        """<w, f> + <w, 1/y_bar> KL, where sums over K leave the clean token to be treated on its own."""
-        assert sums.excess is not None
-        others, log_b, log_y_x = self.size - 1, torch.log1p(-self.rows.alpha), self.y_x.log()
-        log_ratio = (
-            sums.log - log_y_x - others * log_b
-        )  # sum of log(y / y_bar) over all categories but the clean
-        # p_hat - p sums to zero but for rounding; with it in place, rounding of y enters at second order only
-        divergence = (sums.excess - self.b * log_ratio - self.a * (log_y_x - self.a.log())) / self.size
-        at_ids = (self.rows.weights * _f(self.y, self.y_bar)).sum(-1)
-        if self.rows.base is not None:
-            assert sums.deficit is not None
-            inverse = self.size - sums.deficit - 1 / self.y_x - others / self.b
-            total = inverse + log_ratio / self.b + _f(self.y_x, self.a)
-            at_ids = at_ids + self.rows.base * total / self.size
-        return at_ids + self.leave * divergence
-
-    def derivative(self, x_hat: Tensor, deficit: Tensor) -> Tensor:
-        """x_hat (g - <x_hat, g>) with g the derivative by x_hat; `deficit` = 1 - 1/y is overwritten.
-
-        On all categories g is a polynomial in the deficit up to a constant, which cancels: that keeps its digits near
-        t = 1, where all y are close to one.
-        """
-        rows, size = self.rows, self.size
-        scale = rows.rate * rows.alpha  # d y / d x_hat is size * alpha, and the size cancels below
-        first = self.leave * self.b
-        at_x = -self.leave * size * rows.alpha / self.y_x
-        if rows.base is None:
-            deficit.mul_(_column(scale * first, x_hat))
+    def _derivative(self, x_hat: Tensor, deficit: Tensor, at_ids: Tensor) -> Tensor:
+        """x_hat (g - <x_hat, g>) with g the derivative by x_hat, in the place of `deficit`."""
+        if self.second is None:
+            deficit.mul_(self.first.to(x_hat.dtype))
         else:
-            first = first - rows.base / self.b + 2 * rows.base
-            at_x = at_x + rows.base * (1 / self.a - 1 / self.b) / self.y_x
-            slope = deficit * _column(-scale * rows.base, x_hat)
-            deficit.mul_(slope.add_(_column(scale * first, x_hat)))
-        at_ids = size * rows.weights / self.y * (1 / self.y_bar - 1 / self.y)
-        sparse = torch.cat([(self.x_hat_x * at_x).unsqueeze(-1), self.x_hat * at_ids], dim=-1)
-        sparse = scale.unsqueeze(-1) * sparse
+            slope = deficit * self.second.to(x_hat.dtype)
+            deficit.mul_(slope.add_(self.first.to(x_hat.dtype)))
+        inverse = torch.addcmul(self.b, at_ids, self.gain).reciprocal_()
+        sparse = torch.addcmul(self.linear, self.square, inverse, value=-1).mul_(inverse).mul_(at_ids)
         flow = deficit.mul_(x_hat)
         mean = flow.sum(-1, keepdim=True) + sparse.sum(-1, keepdim=True).to(flow.dtype)
-        ids = torch.cat([rows.x.unsqueeze(-1), rows.ids], dim=-1)
-        return flow.addcmul_(x_hat, mean, value=-1).scatter_add_(-1, ids, sparse.to(flow.dtype))
+        return flow.addcmul_(x_hat, mean, value=-1).scatter_add_(-1, self.ids, sparse.to(flow.dtype))
 
-
-def _f(y: Tensor, y_bar: Tensor) -> Tensor:
-    """1/y - 1/y_bar + log(y / y_bar) / y_bar, never negative."""
-    return expm1_minus(y_bar.log() - y.log()) / y_bar
-
-
-def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax in place of the logits, and their log-normalisers (m,) in float64."""
-    top = logits.amax(-1, keepdim=True)
-    weights = logits.sub_(top).exp_()
-    total = weights.sum(-1, keepdim=True)
-    return weights.mul_(1 / total), (top.double() + total.double().log()).squeeze(-1)
-
-
-def _column(values: Tensor, like: Tensor) -> Tensor:
-    return values.to(like.dtype).unsqueeze(-1)
+    def values(self, *statistics: Tensor) -> Tensor:
+        """Sums over K hold the clean token like any other; what is special about it is put right here."""
+        at_ids, log_sum, excess, *deficit = (s.double() for s in statistics)
+        a, b, others = self.a, self.b, self.size - 1
+        y, y_bar = b + self.gain * at_ids, torch.where(self.ids == self.ids[:, :1], a, b)
+        f = expm1_minus(y_bar.log() - y.log()) / y_bar
+        y_x = y[:, :1]
+        log_ratio = (
+            log_sum - y_x.log() - others * b.log()
+        )  # sum of log(y / y_bar) over all but the clean token
+        # p_hat - p sums to zero but for rounding; with it in place, rounding of y enters at second order only
+        divergence = (excess - b * log_ratio - a * (y_x.log() - a.log())) / self.size
+        density = (self.weights * f).sum(-1, keepdim=True) + self.leave * divergence
+        if self.base is not None:
+            inverse = self.size - deficit[0] - 1 / y_x - others / b  # sum of 1/y - 1/y_bar over the same
+            density = density + self.base * (inverse + log_ratio / b + f[:, :1]) / self.size
+        return (self.rate * density).squeeze(-1)

@@ -103,7 +103,7 @@ def surprise(given: Output, x: Tensor, where: Tensor, weight: Tensor | None = No
     factor = torch.ones(1, 1, dtype=torch.float64, device=x.device) if weight is None else weight
 
     def rows(index: Tensor) -> Rows:
-        return CrossEntropy(x.flatten()[index], _each(factor, x)[index])
+        return CrossEntropy(x.flatten()[index], _column(factor, x, index))
 
     return given.values(rows, where)
 
@@ -120,13 +120,14 @@ def rate_density(
     ids, weights, base = _sparse(state)
 
     def rows(index: Tensor) -> Rows:
-        return Bridge(
+        return Bridge.of(
+            prior.size,
             x.flatten()[index],
             ids.flatten(0, 1)[index],
             weights.flatten(0, 1)[index].double(),
-            None if base is None else _each(base, x)[index],
-            _each(alpha, x)[index],
-            _each(rate, x)[index],
+            None if base is None else _column(base, x, index),
+            _column(alpha, x, index),
+            _column(rate, x, index),
         )
 
     return given.values(rows, where)
@@ -144,6 +145,6 @@ def _sparse(state: Atoms | Marginal) -> tuple[Tensor, Tensor, Tensor | None]:
     return torch.stack([state.z, state.x], dim=-1), weights, pull * (1 - state.alpha.double())
 
 
-def _each(values: Tensor, like: Tensor) -> Tensor:
-    """Per-sample numbers as float64, one for each position of the flattened batch."""
-    return values.double().expand(like.shape).flatten()
+def _column(values: Tensor, like: Tensor, index: Tensor) -> Tensor:
+    """Numbers that broadcast to `like` (batch, length) at the positions `index` of it, (n, 1) in float64."""
+    return values.double().expand(like.shape).flatten()[index].unsqueeze(-1)

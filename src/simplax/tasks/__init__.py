@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from simplax.tasks.base import Task as Task
 from simplax.tasks.sudoku import SudokuTask as SudokuTask
+from simplax.tasks.text import TextTask as TextTask
 from simplax.tasks.toy import ToyTask as ToyTask
 
 TASKS: dict[str, type[Task]] = {
     "sudoku": SudokuTask,
+    "text": TextTask,
     "toy": ToyTask,
 }

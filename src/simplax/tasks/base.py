@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import abc
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from simplax.train.run import Source
+
+if TYPE_CHECKING:
+    from simplax.data.text import Tokenizer
 
 
 class Task(abc.ABC):
@@ -38,4 +43,8 @@ class Task(abc.ABC):
 
     def entropy(self) -> float | None:
         """The exact entropy of the data in nats per token, where it is known: no bound can be below it."""
+        return None
+
+    def tokenizer(self, near: Path | None = None) -> Tokenizer | None:
+        """What turns text into tokens and back, for data that was text; the one stored in `near` comes first."""
         return None

@@ -38,7 +38,7 @@ def draw_boards(
     figure, grid = plot.subplots(
         rows,
         columns,
-        figsize=(_INCHES * columns, (_INCHES + 0.35) * rows),
+        figsize=(_INCHES * columns, (_INCHES + 0.2) * rows),
         layout="constrained",
         squeeze=False,
     )

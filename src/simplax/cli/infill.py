@@ -1,0 +1,95 @@
+"""`simplax infill MODEL TEXT...`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from simplax.cli.output import emit, say
+from simplax.cli.parsing import Device, Json, ModelName, Weights, run
+from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, read_eta
+from simplax.errors import UserError
+
+
+def main(arguments: list[str]) -> None:
+    run(infill, arguments, "simplax infill")
+
+
+def infill(
+    model: ModelName,
+    texts: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="TEXT", help="text with <gap:8> wherever eight tokens are wanted"),
+    ] = (),
+    /,
+    *,
+    file: Annotated[Path | None, tyro.conf.arg(help="a text per line; - for standard input")] = None,
+    num: Annotated[int, tyro.conf.arg(help="how many answers for each text")] = 1,
+    steps: Steps = None,
+    eta: Eta = None,
+    temperature: Temperature = None,
+    top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    seed: Annotated[int, tyro.conf.arg(help="of the first answer; the others follow")] = 0,
+    format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
+    html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
+    batch_size: BatchSize = 256,
+    weights: Weights = "ema",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Fill in the gaps of texts; every other token stays as it is. What is not said is the model's own default."""
+    from simplax.cli.sample import print_rows, record
+    from simplax.hub import from_pretrained
+    from simplax.prompts import infilling
+
+    asked = [*texts, *(_lines(file) if file is not None else ())]
+    if not asked:
+        raise UserError('give a text with gaps, as in "four <gap:4> and seven", or --file with one per line.')
+    if num < 1:
+        raise UserError(f"--num must be at least 1, got {num}.")
+    concentration = read_eta(eta)
+    loaded = from_pretrained(model, weights=weights, device=device)
+    held = infilling(loaded, [text for text in asked for _ in range(num)])
+    drawn = loaded.sample(
+        len(held.tokens),
+        num_steps=steps,
+        seeds=seed,
+        temperature=temperature,
+        top_p=top_p,
+        tokens=held.tokens,
+        given=held.given,
+        eta=concentration,
+        batch_size=batch_size,
+        trajectory=html is not None,
+    )
+    assert loaded.tokenizer is not None
+    rows = []
+    for number, ids in enumerate(drawn.tokens.tolist()):
+        rows.append(
+            {
+                "seed": int(drawn.seeds[number]),
+                "asked": asked[number // num],
+                "text": loaded.tokenizer.decode(ids[held.start : held.ends[number]]),
+                "gaps": [loaded.tokenizer.decode(ids[begin:end]) for begin, end in held.gaps[number]],
+                "tokens": ids,
+            }
+        )
+    if html is not None:
+        from simplax.viz.trajectory import write_page
+
+        write_page(html, loaded, drawn, held)
+        say(f"the denoising is in {html}")
+    if format == "jsonl" and not json:
+        print_rows(rows)
+        return
+    facts = record(loaded, drawn, concentration, temperature, top_p, given="text with gaps")
+    emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))
+
+
+def _lines(file: Path) -> list[str]:
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip()]

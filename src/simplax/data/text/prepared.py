@@ -1,0 +1,91 @@
+"""A directory of prepared data: its manifest, its tokenizer, its rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from simplax.data.text.shards import Shards
+from simplax.data.text.tokenizers import FILE, Tokenizer, load_tokenizer
+from simplax.errors import UserError
+from simplax.train.files import sha256
+
+MANIFEST = "manifest.json"
+FORMAT = "simplax-text-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What `prepare` made; nothing but the manifest is read until it is needed."""
+
+    directory: Path
+    manifest: dict[str, Any]
+
+    @staticmethod
+    def open(directory: str | Path) -> Prepared:
+        directory = Path(directory)
+        try:
+            manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        except OSError:
+            raise UserError(
+                f"{directory} is not prepared data: it has no {MANIFEST}; make it with `simplax data text`."
+            ) from None
+        except ValueError:
+            raise UserError(f"{directory / MANIFEST} is damaged: prepare the data again.") from None
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise UserError(
+                f"{directory} is not prepared data of the form {FORMAT}: make it with `simplax data text`."
+            )
+        prepared = Prepared(directory, manifest)
+        prepared._check_sizes()
+        return prepared
+
+    @property
+    def length(self) -> int:
+        return int(self.manifest["length"])
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.manifest["vocab_size"])
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.directory)
+
+    def rows(self, split: str) -> Shards:
+        """The rows of `train` or `validation`."""
+        facts = self.manifest["splits"].get(split)
+        if facts is None or not facts["rows"]:
+            raise UserError(
+                f"the data {self.directory} has no {split} rows: prepare it again with a larger --split."
+            )
+        return Shards(
+            self.directory,
+            facts["name"],
+            self.length,
+            self.manifest["dtype"],
+            self.manifest["rows_per_shard"],
+            facts["first"],
+            facts["rows"],
+            self.manifest["layout"] == "padded",
+        )
+
+    def verify(self) -> None:
+        """Compare every file with its digest."""
+        files = {FILE: self.manifest["tokenizer"]["sha256"]}
+        files.update({shard["file"]: shard["sha256"] for shard in self._shards()})
+        for name, digest in files.items():
+            if not (self.directory / name).is_file() or sha256(self.directory / name) != digest:
+                raise UserError(f"{self.directory / name} is not what was written: prepare the data again.")
+
+    def _shards(self) -> list[dict[str, Any]]:
+        return [shard for facts in self.manifest["splits"].values() for shard in facts["shards"]]
+
+    def _check_sizes(self) -> None:
+        for shard in self._shards():
+            path = self.directory / shard["file"]
+            if not path.is_file() or path.stat().st_size != shard["bytes"]:
+                raise UserError(f"{path} is missing or cut short: prepare the data again.")

@@ -1,0 +1,51 @@
+"""Prepared data as a stream of training batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simplax.data.text.order import shuffled
+from simplax.data.text.shards import Shards
+from simplax.random import Keys
+from simplax.typing import Batch
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Rows by global counter: passes over the data, each in an order of its own, or (`seed=None`) always as stored."""
+
+    shards: Shards
+    vocab_size: int
+    seed: int | None = 0
+
+    def __len__(self) -> int:
+        return self.shards.rows
+
+    @property
+    def length(self) -> int:
+        return self.shards.length
+
+    def batch(self, indices: Tensor) -> Batch:
+        indices = indices.long().cpu()
+        rows = indices % len(self) if self.seed is None else shuffled(indices, len(self), self.seed)
+        tokens, lengths = self.shards.take(rows.numpy())
+        attend = None
+        if lengths is not None:
+            attend = torch.arange(self.length) < torch.from_numpy(lengths).unsqueeze(-1)
+        return Batch.of(torch.from_numpy(tokens), attend=attend)
+
+
+@dataclass(frozen=True)
+class SyntheticSource:
+    """Independent tokens of a skewed law, like the frequencies of words: text-shaped data that needs no text."""
+
+    length: int
+    vocab_size: int
+    stream: int = 0
+
+    def batch(self, indices: Tensor) -> Batch:
+        u = Keys.from_seeds(indices.long().cpu()).fold_in(self.stream).uniform(self.length)
+        return Batch.of((u**3 * self.vocab_size).long())

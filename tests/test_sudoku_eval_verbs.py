@@ -1,0 +1,144 @@
+"""The verbs around Sudoku models: evaluate, sweep, figure and export, with their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from simplax import hub
+from simplax.cli import main
+from simplax.concentration import Vanishing
+from simplax.data.sudoku import to_text
+from simplax.hub import Model, from_pretrained
+from sudoku_models import FOUR, model, nine, oracle
+
+NINE = nine(2)
+TEXTS = [to_text(puzzle) for puzzle in NINE.puzzles]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make every name mean the model given."""
+
+    def serve(chosen: Model) -> None:
+        monkeypatch.setattr(hub, "from_pretrained", lambda *arguments, **options: chosen)
+        monkeypatch.setattr(hub, "bundled", lambda: {"sudoku": Path("somewhere")})
+
+    return serve
+
+
+def printed(capsys: pytest.CaptureFixture[str], status: int, *arguments: str) -> Any:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+def test_evaluation_prints_and_keeps_a_manifest(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(model("sudoku4-simplax"))
+    arguments = ["evaluate", "any", "sudoku", "--num", "8", "--clues", "6", "0", "--eta", "vanish:5:2"]
+    data = printed(capsys, 0, *arguments, "--out", "results/four.json")
+    assert json.loads(Path(data["written"]).read_text()) == data["manifest"]
+    assert data["manifest"]["result"] == data["results"]
+    assert data["manifest"]["sampler"]["eta"] == {
+        "kind": "vanishing",
+        "value": 5.0,
+        "power": 2.0,
+        "until": 0.0,
+    }
+    six, blank = data["results"]
+    assert set(six["accuracy"]) == {"value", "low", "high"}
+    assert (six["num"], six["nfe"], six["clue_counts"]) == (8, 4, {"6": 8})
+    assert (blank["clues"], blank["accuracy"], blank["clue_counts"]) == (0, None, {"0": 8})
+    assert printed(capsys, 0, *arguments, "--batch-size", "3")["results"][0]["accuracy"] == six["accuracy"]
+    assert main(arguments) == 0
+    assert "solved %" in capsys.readouterr().out
+    assert "4 to 15 clues" in complaint(capsys, "evaluate", "any", "sudoku", "--clues", "3")
+
+
+def test_evaluation_refuses_other_models(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("toy-simplax"))
+    assert "not trained on Sudoku" in complaint(capsys, "evaluate", "any", "sudoku")
+    use(model("sudoku4-udlm"))
+    assert "no concentration" in complaint(capsys, "evaluate", "any", "sudoku", "--eta", "1")
+    use(model("sudoku-cpu-udlm"))
+    assert "--puzzles FILE" in complaint(capsys, "evaluate", "any", "sudoku", "--clues", "17")
+
+
+def test_sweeps_write_points_and_figures(use: Any, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    use(model("sudoku4-simplax"))
+    arguments = ["sweep", "any", "--clues", "6", "0", "--steps", "2", "4", "--num", "6", "--out", "out/eta"]
+    data = printed(capsys, 0, *arguments, "--eta", "0.01", "1")
+    assert [(p["clues"], p["num_steps"], p["eta"]) for p in data["points"]] == [
+        (clues, steps, eta) for clues in (6, 0) for steps in (2, 4) for eta in ("0.01", "1")
+    ]
+    assert json.loads((here / "out" / "eta.json").read_text())["result"] == data["points"]
+    assert (here / "out" / "eta.png").read_bytes().startswith(b"\x89PNG")
+    assert (here / "out" / "eta.svg").stat().st_size > 1000
+    assert printed(capsys, 0, *arguments, "--eta", "0", "pertoken:2")["points"][1]["eta"] == "pertoken:2"
+    assert "not a concentration" in complaint(capsys, *arguments, "--eta", "lots")
+
+
+def test_the_figure_of_one_puzzle_and_several_methods(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(oracle("sudoku-cpu-simplax", NINE))
+    data = printed(capsys, 0, "figure", "sudoku", "a", "b", "--puzzle", TEXTS[0], "--out", "figures/one")
+    assert list(data["wrong_cells"].values()) == [0, 0]
+    assert len(data["wrong_cells"]) == 2
+    assert (here / "figures" / "one.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (here / "figures" / "one.svg").read_text()
+    assert printed(capsys, 0, "figure", "sudoku", "a", "--puzzle", TEXTS[0], "--out", "b.pdf")["files"] == [
+        "b.pdf"
+    ]
+    assert "one name per model" in complaint(capsys, "figure", "sudoku", "a", "--names", "x", "y")
+    assert "name it .png" in complaint(
+        capsys, "figure", "sudoku", "a", "--puzzle", TEXTS[0], "--out", "b.xyz"
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_exports_keep_sampler_settings_and_may_be_half_as_large(
+    dtype: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = model("sudoku4-simplax")
+    whole.save_pretrained("whole")
+    options = ["--eta", "vanish:10:2", "--steps", "7", "--temperature", "0.5", "--dtype", dtype]
+    data = printed(capsys, 0, "export", "whole", "models/sudoku", *options)
+    monkeypatch.setattr(hub, "files", lambda package: here)
+    assert list(hub.bundled()) == ["sudoku"]
+    loaded = from_pretrained("sudoku")
+    sampling = loaded.config.sampling
+    assert (sampling.num_steps, sampling.temperature) == (7, 0.5)
+    assert loaded.sampler() == whole.sampler(Vanishing(10.0, 2.0))
+    assert loaded.sample(1, seeds=0).nfe == 7
+    stored = load_file(here / "models" / "sudoku" / "weights.safetensors")
+    assert data["bytes"] == (here / "models" / "sudoku" / "weights.safetensors").stat().st_size
+    for name, tensor in whole.denoiser.state_dict().items():
+        if tensor.is_floating_point():
+            assert stored[name].dtype == getattr(torch, dtype)
+            assert torch.equal(loaded.denoiser.state_dict()[name], tensor.to(getattr(torch, dtype)).float())
+    assert "not empty" in complaint(capsys, "export", "whole", "models/sudoku")
+    rows = printed(capsys, 1, "solve", to_text(FOUR.puzzles[0]))
+    assert (rows[0]["valid"], rows[0]["nfe"]) == (False, 7)
