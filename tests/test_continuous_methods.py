@@ -273,7 +273,8 @@ def check_bound(denoiser: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [f"{family}-{name}" for family in ("toy", "sudoku4", "sudoku-paper") for name in NAMES]
+    "name",
+    [f"{family}-{name}" for family in ("toy", "sudoku4", "sudoku-paper", "text-mini") for name in NAMES],
 )
 def test_five_steps_on_every_task(name: str, tmp_path: Path) -> None:
     """Train, load, infill, through the same code as whole runs."""

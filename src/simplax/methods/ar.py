@@ -46,7 +46,8 @@ class AR(Method, HasLikelihood):
         """The negative log-likelihood itself; given tokens are context, and only for what follows them."""
         size = num_categories(denoiser)
         first = int(self.bos_in_data)
-        given = output(denoiser, self._read(batch.tokens, size), None, attend=batch.attend)
+        attend = None if batch.attend is None else batch.attend[:, : batch.tokens.shape[1] - first]
+        given = output(denoiser, self._read(batch.tokens, size), None, attend=attend)
         if isinstance(given, Tensor):
             given = given[..., :size]
         value = surprise(given, batch.tokens[:, first:], batch.scored[:, first:])

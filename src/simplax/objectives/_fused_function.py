@@ -101,8 +101,10 @@ def sweep(
                 feature_grad[span] = logits @ matrix
             if weight_grad is not None:
                 _accumulate(weight_grad, logits, hidden[span])
-        values = [rows.values(*map(torch.cat, zip(*statistics)))] if statistics else []
-        return torch.cat([features.new_empty(0), *values]), (feature_grad, weight_grad, bias_grad)
+        if not statistics:
+            return features.new_empty(0), (feature_grad, weight_grad, bias_grad)
+        values = rows.values(*map(torch.cat, zip(*statistics)))
+        return values.to(features.dtype), (feature_grad, weight_grad, bias_grad)
 
 
 def _reduce(

@@ -18,7 +18,8 @@ Content = str | list[str] | np.ndarray  # text, cells of a row, or ready-made id
 Cursor = tuple[int, int, int]  # file, where its document starts, where the next piece starts
 START: Cursor = (0, 0, 0)
 PIECE = 1 << 20
-_BETWEEN_WORDS = re.compile(r"[!-~] (?=[!-~])")
+# where a long document may be cut: GPT-2's pre-tokenizer ends a word there, so byte-level BPE never merges across it
+BETWEEN_WORDS = re.compile(r"(?<=[!-~])(?= [!-~])|(?<=\S\n)(?=\S)")
 _SEARCH = 4096
 
 
@@ -83,14 +84,13 @@ def bad_byte(path: Path, offset: int, value: int) -> UserError:
 def parts(text: str, begin: int, row: tuple[int, int], after: Cursor) -> Iterator[Piece]:
     """A document held as a string, from character `begin` on, in pieces; `row` says which document it is."""
     while len(text) - begin > PIECE:
-        end = _cut(text, begin)
+        end = last_match(BETWEEN_WORDS, text, begin, begin + PIECE) or begin + PIECE
         yield Piece(text[begin:end], False, (*row, end))
         begin = end
     yield Piece(text[begin:], True, after)
 
 
-def _cut(text: str, begin: int) -> int:
-    """Where a piece ends: before a space between words, across which byte-level BPE never merges, if there is one."""
-    end = begin + PIECE
-    found = [match.start() + 1 for match in _BETWEEN_WORDS.finditer(text, end - _SEARCH, end)]
-    return found[-1] if found else end
+def last_match(pattern: re.Pattern[Any], data: Any, begin: int, end: int) -> int | None:
+    """Where the last match shortly before `end` is, if there is one after `begin`."""
+    places = [match.start() for match in pattern.finditer(data, max(begin + 1, end - _SEARCH), end)]
+    return places[-1] if places else None

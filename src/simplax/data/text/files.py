@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from simplax.data.text.documents import PIECE, START, Cursor, Documents, Piece, decode, existing, parts
+from simplax.data.text.documents import (
+    BETWEEN_WORDS,
+    PIECE,
+    START,
+    Cursor,
+    Documents,
+    Piece,
+    decode,
+    existing,
+    last_match,
+    parts,
+)
 from simplax.errors import UserError
 
-_BETWEEN_WORDS = re.compile(rb"[!-~] (?=[!-~])")
-_SEARCH = 4096
+_BETWEEN_WORDS = re.compile(BETWEEN_WORDS.pattern.encode())
 _LONGEST_LINE = 1 << 30
 
 
@@ -110,14 +120,14 @@ class ByteDocuments(Documents):
 
 
 def _cut(data: mmap.mmap, begin: int, stop: int) -> int:
-    """Where a piece ends: before a space between words, across which byte-level BPE never merges, if there is one."""
+    """Where a piece ends: between words, or at least between characters."""
     if stop - begin <= PIECE:
         return stop
     end = begin + PIECE
-    found = [match.start() + 1 for match in _BETWEEN_WORDS.finditer(data, end - _SEARCH, end)]
-    if found:
-        return found[-1]
-    while data[end] & 0xC0 == 0x80 and end > begin + PIECE - 3:  # not inside a character
+    found = last_match(_BETWEEN_WORDS, data, begin, end)
+    if found is not None:
+        return found
+    while data[end] & 0xC0 == 0x80 and end > begin + PIECE - 3:
         end -= 1
     return end
 

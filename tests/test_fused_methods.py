@@ -1,0 +1,140 @@
+"""Methods through the fused losses: same values, same gradients of all parameters, and who takes which way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from simplax.bench.measure import peak_bytes
+from simplax.methods import AR, MDLM, UDLM, Duo, Simplax
+from simplax.methods.base import HasLikelihood, Method
+from simplax.methods.duo import Curriculum
+from simplax.nn import Architecture, Denoiser
+from simplax.objectives.fused import SMALLEST_VOCABULARY, Hidden, fusing, output
+from simplax.processes.uniform import Prediction, Prior, draw_bridge, log_normaliser
+from simplax.random import Keys
+from simplax.typing import Batch, Loss, StepContext
+from test_fused_loss import Problem
+
+METHODS: dict[str, Method] = {
+    "ar": AR(),
+    "ar with a start symbol in the data": AR(bos_in_data=True),
+    "mdlm": MDLM(),
+    "mdlm low variance": MDLM(weighting="low_var"),
+    "udlm": UDLM(),
+    "udlm constant weighting": UDLM(weighting="constant"),
+    "simplax marginal": Simplax(),
+    "simplax atoms": Simplax(form="atoms"),
+    "simplax dense": Simplax(form="dense"),
+    "simplax reads w": Simplax(form="atoms", reads_w=True),
+    "duo curriculum": Duo(curriculum=Curriculum(end=10, log10_temperature=(-1.0, -1.0))),
+}
+SIZE, LENGTH, BATCH = 37, 6, 4
+
+
+def network(method: Method, size: int = SIZE) -> Denoiser:
+    torch.manual_seed(0)
+    denoiser = method.build(size, LENGTH, Architecture(16, 1, 2, soft_cap=5.0))
+    assert isinstance(denoiser, Denoiser)
+    for parameter in denoiser.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return denoiser
+
+
+def masked_batch(size: int = SIZE) -> tuple[Batch, StepContext]:
+    """Given positions, padding, and a sequence of which nothing is scored."""
+    tokens = Keys.from_seeds(range(BATCH)).randint(size, LENGTH)
+    given = torch.zeros_like(tokens, dtype=torch.bool)
+    given[0, :2] = given[1, ::2] = given[2] = True
+    attend = torch.ones_like(given)
+    attend[3, 4:] = False
+    u = (torch.arange(BATCH, dtype=torch.float64) + 0.3) / BATCH
+    return Batch.of(tokens, given, attend), StepContext(Keys.from_seeds(range(BATCH)), u)
+
+
+def both(denoiser: Denoiser, loss: object) -> list[tuple[Loss, list[Tensor]]]:
+    found = []
+    for smallest in (1, None):
+        with fusing(smallest):
+            value = loss()  # type: ignore[operator]
+        denoiser.zero_grad()
+        value.per_token.sum().backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in denoiser.parameters()]
+        found.append((value, grads))
+    return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", ["loss", "nll"])
+def test_methods_do_not_notice(name: str, kind: str) -> None:
+    method = METHODS[name]
+    assert isinstance(method, HasLikelihood)
+    denoiser = network(method)
+    batch, context = masked_batch()
+    fused, plain = both(denoiser, lambda: getattr(method, kind)(denoiser, batch, context))
+    assert torch.equal(fused[0].scored, plain[0].scored)
+    assert not fused[0].per_token[~fused[0].scored].any()
+    torch.testing.assert_close(
+        fused[0].per_token, plain[0].per_token, rtol=2e-5, atol=1e-5, check_dtype=False
+    )
+    ours, theirs = (torch.cat([g.flatten() for g in found[1]]) for found in (fused, plain))
+    assert (ours - theirs).norm() < 1e-4 * theirs.norm()  # the plain form is the less accurate one
+
+
+def test_large_vocabularies_of_our_own_networks_are_fused() -> None:
+    method = UDLM()
+    batch, context = masked_batch()
+    t = context.u.float()
+    large, small = network(method, SMALLEST_VOCABULARY), network(method, SMALLEST_VOCABULARY - 1)
+    assert isinstance(output(large, batch.tokens, t), Hidden)
+    assert isinstance(output(small, batch.tokens, t), Tensor)
+    assert isinstance(output(lambda z, t: large(z, t), batch.tokens, t), Tensor)
+    with fusing(None):
+        assert isinstance(output(large, batch.tokens, t), Tensor)
+    hidden = output(large, batch.tokens, t)
+    assert isinstance(hidden, Hidden)
+    torch.testing.assert_close(hidden.logits(), large(batch.tokens, t))
+
+
+def test_compiled_networks_are_fused_too() -> None:
+    method = Simplax()
+    denoiser = network(method, SMALLEST_VOCABULARY)
+    batch, context = masked_batch(SMALLEST_VOCABULARY)
+    compiled = torch.compile(denoiser, backend="eager")
+    assert isinstance(output(compiled, batch.tokens, context.u.float()), Hidden)
+    wanted = method.loss(denoiser, batch, context).per_token
+    torch.testing.assert_close(method.loss(compiled, batch, context).per_token, wanted)  # type: ignore[arg-type]
+
+
+def test_no_tensor_of_all_logits() -> None:
+    """At GPT-2's vocabulary and length the loss, its gradient included, lives in less than half of one such tensor."""
+    problem = Problem(50_258, 1, 1024, 8, dtype=torch.float32, cap=30.0, times=(0.5,), eta=0.01)
+    problem.head = type(problem.head)(30.0)
+    problem.where = torch.ones_like(problem.where)
+    logits = 4 * problem.x.numel() * 50_258
+    assert peak_bytes(lambda: problem.gradients("marginal", fused=True)) < 0.5 * logits
+
+
+def test_a_reverse_step_makes_no_copy_of_the_logits() -> None:
+    size, length = 50_258, 48
+    logits = torch.randn(1, length, size)
+    keys, one = Keys.from_seeds([0]), torch.ones(1, 1, dtype=torch.float64)
+    anchor = keys.randint(size, length)
+
+    def step() -> Tensor:
+        return draw_bridge(anchor, Prediction(logits), 0.6 * one, 0.5 * one, Prior(size), keys.fold_in(1))
+
+    assert bool((step() != anchor).any())
+    assert peak_bytes(step) < 0.5 * 4 * logits.numel()
+
+
+def test_normalisers_in_blocks() -> None:
+    logits = 20 * torch.randn(3, 7, 60_000)
+    torch.testing.assert_close(log_normaliser(logits), torch.logsumexp(logits, -1))
+    logits[1, 2, 5:] = -torch.inf
+    torch.testing.assert_close(
+        log_normaliser(logits[..., :59_999]), torch.logsumexp(logits[..., :59_999], -1)
+    )
+    few = torch.randn(2, 5, requires_grad=True)
+    assert log_normaliser(few).requires_grad

