@@ -59,7 +59,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(PIP_INSTALL) --editable ".[dev,plot,sudoku]"
+	$(PIP_INSTALL) --editable ".[dev,plot,sudoku,text]"
 	@touch $@
 
 $(INSTALLED_DOCS): $(INSTALLED)

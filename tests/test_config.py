@@ -21,6 +21,7 @@ from simplax.samplers import Psi, Sampler
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.kappa import FromEta, Plateau, Segments
 from simplax.schedules import Cosine, Polynomial
+from simplax.tasks import TextTask
 from simplax.train import Optimizer
 
 BASE = recipes.get("toy-simplax")
@@ -42,7 +43,9 @@ def test_a_miniature_keeps_method_data_and_options(name: str) -> None:
     whole, small = recipes.get(name), recipes.smoke(recipes.get(name))
     assert small.method == whole.method
     assert type(small.task) is type(whole.task)
-    assert small.task.length == whole.task.length
+    assert small.task.length == (
+        min(whole.task.length, 128) if isinstance(whole.task, TextTask) else whole.task.length
+    )
     assert small.architecture.relations == whole.architecture.relations
     assert small.run.optimizer.name == whole.run.optimizer.name
     assert (small.architecture.width, small.run.batch_size, small.run.steps) == (32, 4, 5)

@@ -6,22 +6,19 @@ import builtins
 import csv
 import importlib.util
 import json
-import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from simplax.data.text import Characters, load_tokenizer
 from simplax.data.text import documents as documents_module
 from simplax.data.text import files as files_module
 from simplax.data.text import tables as tables_module
 from simplax.data.text.documents import Documents
 from simplax.data.text.sources import CORPORA, Reading, open_source
-from simplax.data.text.tokenizers import Integers, Values
 from simplax.errors import UserError
 
 
@@ -122,6 +119,37 @@ def test_parquet_rows_are_documents(tmp_path: Path, small_pieces: None) -> None:
         opened(tmp_path / "y.parquet")
 
 
+def test_data_sets_of_the_hub_are_read_in_slices(monkeypatch: pytest.MonkeyPatch, small_pieces: None) -> None:
+    """A stand-in for the library: the hub itself is no part of a test."""
+
+    class Rows:
+        column_names = ("text", "title")
+
+        def __len__(self) -> int:
+            return 2500
+
+        def __getitem__(self, rows: slice) -> dict[str, list[str]]:
+            return {"text": [f"document number {i} of many" for i in range(*rows.indices(2500))]}
+
+    asked = []
+
+    def load_dataset(name: str, config: str | None, split: str) -> Rows:
+        asked.append((name, config, split))
+        return Rows()
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    source = open_source("hub:owner/name,plain@validation", Reading())
+    assert texts(source) == [f"document number {i} of many" for i in range(2500)]
+    assert asked == [("owner/name", "plain", "validation")]
+    pieces = list(source.read())
+    for number in (0, 1, 2000, 4999):
+        assert [p.content for p in source.read(pieces[number].after)] == [
+            p.content for p in pieces[number + 1 :]
+        ]
+    with pytest.raises(UserError, match="no column 'body': say --columns with one of text, title"):
+        open_source("hub:owner/name", Reading(columns=("body",))).count()
+
+
 def test_bad_bytes_are_named_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
     path.write_bytes(b"good \xff bad")
@@ -189,93 +217,6 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     with pytest.raises(UserError, match=r'tokenizers library: pip install "simplax\[text\]"'):
         load_subwords("gpt2")
-
-
-@given(st.text(min_size=1, max_size=60), st.booleans())
-@settings(max_examples=200, deadline=None)
-def test_characters_round_trip(text: str, end: bool) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return  # half a surrogate pair is no text
-    tokenizer = Characters.of([text[: len(text) // 2], text[len(text) // 2 :]], end)
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == text
-    assert tokenizer.vocab_size == len(set(text)) + end
-    assert all(0 <= number < len(set(text)) for number in ids)
-    assert tokenizer.eos == (len(set(text)) if end else None)
-
-
-def test_own_tokenizers_are_stored_in_one_file(tmp_path: Path) -> None:
-    for tokenizer in (Characters("abcé\n"), Values(("1", "2", "x,y"), True), Integers(7)):
-        tokenizer.save(tmp_path)
-        assert load_tokenizer(tmp_path) == tokenizer
-    values = Values.of([["10", "9"], ["2", "9"]], end=False)
-    assert values.values == ("2", "9", "10")
-    cells = Values(("a", "x,y"))
-    assert cells.encode(cells.decode([1, 0, 1])) == [1, 0, 1]
-    with pytest.raises(UserError, match="'z' is not in this model's alphabet"):
-        Characters("abc").encode("az")
-    with pytest.raises(UserError, match="'z' is not one of"):
-        cells.encode("z")
-    (tmp_path / "tokenizer.json").write_text('{"simplax-tokenizer": "runes"}')
-    with pytest.raises(UserError, match="not a tokenizer"):
-        load_tokenizer(tmp_path)
-
-
-def test_gpt2_by_folder_and_by_package() -> None:
-    """The published ids of a published tokenizer."""
-    root = os.environ.get("SIMPLAX_TEST_DATA")
-    if not root:
-        pytest.skip("SIMPLAX_TEST_DATA is not set: GPT-2's tokenizer is not here")
-    pytest.importorskip("tokenizers", reason="needs the text extra")
-    from simplax.data.text.subwords import load_subwords
-
-    tokenizer = load_subwords(f"{root}/gpt2")
-    assert tokenizer.encode("Hello world") == [15496, 995]
-    assert (tokenizer.vocab_size, tokenizer.eos, tokenizer.bos) == (50257, 50256, 50256)
-    assert tokenizer.decode([15496, 995, 50256]) == "Hello world<|endoftext|>"
-
-
-def test_merges_may_come_in_two_files_or_in_a_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("tokenizers", reason="needs the text extra")
-    from simplax.data.text.subwords import load_subwords
-
-    package = tmp_path / "merges_inside" / "data"
-    package.mkdir(parents=True)
-    (tmp_path / "merges_inside" / "__init__.py").write_text("raise ImportError('only its files are wanted')")
-    (package / "encoder.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2}))
-    (package / "vocab.bpe").write_text("#version: 0.2\na b\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    for tokenizer in (load_subwords("merges_inside"), load_subwords(str(package))):
-        assert tokenizer.encode("aabb") == [0, 2, 1]
-        assert (tokenizer.vocab_size, tokenizer.eos) == (4, 3)
-    with pytest.raises(UserError, match=r"neither tokenizer\.json nor"):
-        load_subwords(str(tmp_path))
-
-
-def test_a_trained_bpe_is_the_same_every_time_and_reads_pieces_as_wholes(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers", reason="needs the text extra")
-    from simplax.data.text.subwords import train_bpe
-
-    text = "the cat sat on the mat, the dog sat on the log; ünïcödé!\nand so on " * 30
-    first, second = (train_bpe([text], 280) for _ in range(2))
-    assert first.to_json() == second.to_json()
-    assert (first.vocab_size, first.eos) == (280, 0)
-    assert first.decode(first.encode(text)) == text
-    (tmp_path / "long.txt").write_text(text, encoding="utf-8")
-    first.save(tmp_path)
-    assert load_tokenizer(tmp_path).encode(text) == first.encode(text)
-    for module in (documents_module, files_module):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "PIECE", 40)
-            pieces = [str(piece.content) for piece in opened(tmp_path / "long.txt").read()]
-            joined = [number for ids in first.encode_batch(pieces) for number in ids.tolist()]
-            assert joined == first.encode(text)
-    with pytest.raises(UserError, match="at least 257"):
-        train_bpe([text], 100)
 
 
 def test_the_pip_corpus_is_whole_documents_in_a_fixed_order() -> None:

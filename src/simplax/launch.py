@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 
 from simplax.config import RunConfig, to_json
 from simplax.train import Result, train
+from simplax.train.hooks import Hook
+from simplax.watch import KeepSamples, metric
 
 
 def build(config: RunConfig) -> nn.Module:
@@ -36,11 +39,14 @@ def launch(
     fresh: bool = False,
     allow_older: bool = False,
     init_from: str | Path | None = None,
+    hooks: Sequence[Hook] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Result:
-    """Train what `config` says in `directory`, or continue there unless `fresh`."""
-    _keep_tokenizer(config, Path(directory))
+    """Train what `config` says in `directory`, or continue there unless `fresh`; `hooks` see every row of metrics."""
+    directory = Path(directory)
+    samples = [KeepSamples(config, directory)] if config.run.sample_every else []
+    _keep_tokenizer(config, directory)
     return train(
         config.method,
         build(config),
@@ -48,10 +54,12 @@ def launch(
         config.run,
         directory,
         validation=config.task.validation() if config.run.validate_every else None,
+        metric=metric(config) if config.run.validate_every else None,
         config=to_json(config),
         resume="never" if fresh else "auto",
         allow_older=allow_older,
         init_from=init_from,
+        hooks=[*hooks, *samples],
         device=device,
         quiet=quiet,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,19 @@ def draw_growth(report: dict[str, Any], target: Path) -> None:
             for name, values in part["measured"].items():
                 panel.loglog(part["values"], values[kind], "o-", label=name, markersize=3)
             panel.set(xlabel=axis, ylabel=kind)
+            panel.minorticks_off()
     axes[0, 0].legend(fontsize=7)
     _save(figure, target)
 
 
+def needs_matplotlib() -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError('figures need matplotlib: run `pip install "simplax[plot]"`.')
+
+
 def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UserError('figures need matplotlib: run `pip install "simplax[plot]"`.') from error
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -75,6 +76,7 @@ def peak_bytes(contestant: Contestant, ignore: Collection[int] = ()) -> int:
 
     Blocks whose size is in `ignore` are not counted: parameters' gradients are recognised by it.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler announces each start and stop
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:

@@ -24,7 +24,9 @@ def bench(
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], tyro.conf.arg(help="auto: the faster one here")
     ] = "auto",
-    figure: Annotated[Path | None, tyro.conf.arg(help="image file to write, for instance bench.png")] = None,
+    figure: Annotated[
+        Path | None, tyro.conf.arg(help="image file; bench.png or growth.png here if not given")
+    ] = None,
     json: Json = False,
 ) -> None:
     """What a step of Simplax costs beside its network: time, memory, and what the literal forms would cost.
@@ -32,29 +34,29 @@ def bench(
     Takes under five minutes on two idle cores. Close other programs first: contestants take turns, so a busy machine
     widens the spread rather than favours one, but it does widen it.
     """
-    (_growth if growth else _steps)(quick, precision, figure, json)
+    from simplax.bench.figure import draw_growth, draw_ratios, needs_matplotlib
+
+    needs_matplotlib()  # before minutes of measuring, not after
+    if growth:
+        report, draw, lines = _growth(quick), draw_growth, _growth_table
+    else:
+        report, draw, lines = _steps(quick, precision), draw_ratios, _ratio_table
+    target = figure or Path("growth.png" if growth else "bench.png")
+    draw(report, target)
+    say(f"figure: {target}")
+    emit(json, report, lambda: lines(report))
 
 
-def _steps(quick: bool, precision: str, figure: Path | None, json: bool) -> None:
-    from simplax.bench.figure import draw_ratios
-    from simplax.bench.run import FULL, QUICK
-    from simplax.bench.run import run as measure
+def _steps(quick: bool, precision: str) -> dict[str, Any]:
+    from simplax.bench import run as plans
 
-    report = measure(QUICK if quick else FULL, precision, say)
-    if figure is not None:
-        draw_ratios(report, figure)
-    emit(json, report, lambda: _ratio_table(report))
+    return plans.run(plans.QUICK if quick else plans.FULL, precision, say)
 
 
-def _growth(quick: bool, precision: str, figure: Path | None, json: bool) -> None:
-    from simplax.bench.figure import draw_growth
-    from simplax.bench.growth import AXES, QUICK_AXES
-    from simplax.bench.growth import growth as measure
+def _growth(quick: bool) -> dict[str, Any]:
+    from simplax.bench import growth as measured
 
-    report = measure(QUICK_AXES if quick else AXES, say)
-    if figure is not None:
-        draw_growth(report, figure)
-    emit(json, report, lambda: _growth_table(report))
+    return measured.growth(measured.QUICK_AXES if quick else measured.AXES, say)
 
 
 def _ratio_table(report: dict[str, Any]) -> Any:

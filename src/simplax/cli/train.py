@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from simplax.cli.output import emit, facts, say
 from simplax.cli.parsing import Device, Json, read, split_settings
 from simplax.errors import UserError
+
+if TYPE_CHECKING:
+    from simplax.train.hooks import Hook
 
 SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling"})
 
@@ -33,6 +37,10 @@ def train(
     allow_older: Annotated[
         bool, tyro.conf.arg(help="use an older checkpoint if the last is damaged")
     ] = False,
+    tensorboard: Annotated[bool, tyro.conf.arg(help="write curves to OUT/tensorboard too")] = False,
+    wandb: Annotated[
+        str | None, tyro.conf.arg(metavar="PROJECT", help="send curves to this Weights & Biases project too")
+    ] = None,
     smoke: Annotated[bool, tyro.conf.arg(help="the same run in miniature: five steps")] = False,
     device: Device = "auto",
     json: Json = False,
@@ -55,6 +63,7 @@ def train(
         raise UserError("--resume and --fresh contradict each other: give one of them.")
     if resume and not (directory / "latest").exists():
         raise UserError(f"{directory} holds no run to resume: leave --resume out to start one.")
+    hooks = _hooks(chosen.name, directory, tensorboard, wandb)
     say(f"training {chosen.name} in {directory}")
     result = launch(
         chosen,
@@ -62,7 +71,27 @@ def train(
         fresh=fresh,
         allow_older=allow_older,
         init_from=None if init_from is None else hub.find(init_from),
+        hooks=hooks,
         device=str(hub.place(device)) if device != "auto" else device,
     )
     data = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
+    data |= _validated(directory)
     emit(json, data, lambda: facts(data))
+
+
+def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:
+    """Made in the first process only, and before anything is trained: a package that is missing is told at once."""
+    from simplax.train.hooks import TensorBoard, WandB
+
+    if os.environ.get("RANK", "0") != "0":
+        return []
+    curves: list[Hook] = [TensorBoard(directory / "tensorboard")] if tensorboard else []
+    return curves if project is None else [*curves, WandB(project, name)]
+
+
+def _validated(directory: Path) -> dict[str, float]:
+    """What the last validation measured, with the averaged weights."""
+    from simplax.train.metrics import read as rows
+
+    found = [row for row in rows(directory / "metrics.jsonl") if "validation_loss" in row]
+    return {key: value for key, value in found[-1].items() if key != "step"} if found else {}

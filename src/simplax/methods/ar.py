@@ -36,9 +36,6 @@ class AR(Method, HasLikelihood):
         rows = vocab_size + (not self.bos_in_data)
         return Denoiser(rows, length, plain, output_size=vocab_size, adaln=False, causal=True)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return LeftToRight(**{"bos_in_data": self.bos_in_data, **options})
 

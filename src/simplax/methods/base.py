@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from simplax.nn import Architecture
+from simplax.nn import Architecture, attribute
 from simplax.samplers.base import Sampler
 from simplax.schedules import Schedule
 from simplax.typing import Batch, Loss, StepContext
@@ -29,10 +29,6 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def sampler(self, **options: Any) -> Sampler[Any]:
         """The method's default sampler; options replace its fields."""
-
-    @abc.abstractmethod
-    def state_size(self, vocab_size: int) -> int:
-        """Number of categories the sampler's state ranges over (a mask adds one)."""
 
 
 class HasLikelihood(abc.ABC):
@@ -56,7 +52,7 @@ class HasLikelihood(abc.ABC):
 
 def num_categories(denoiser: object) -> int:
     """The number of categories a denoiser predicts: its `output_size` if it has one, else its `vocab_size`."""
-    size = getattr(denoiser, "output_size", None) or getattr(denoiser, "vocab_size", None)
+    size = attribute(denoiser, "output_size") or attribute(denoiser, "vocab_size")
     if size is None:
         raise ValueError(
             "the denoiser must have an attribute vocab_size, the number of categories it predicts"

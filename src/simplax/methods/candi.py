@@ -44,9 +44,6 @@ class CANDI(Method):
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return HybridDenoiser(vocab_size, length, architecture, self.schedule, self.ranks, self.mix)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return CachedHybrid(**options)
 

@@ -39,9 +39,6 @@ class FLM(Method):
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return OneHotDenoiser(vocab_size, length, architecture)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return OneHotEuler(**options)
 

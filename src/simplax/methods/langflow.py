@@ -55,9 +55,6 @@ class LangFlow(Method, HasLikelihood):
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return EmbeddingDenoiser(vocab_size, length, architecture)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return EmbeddingDDIM(**options)
 

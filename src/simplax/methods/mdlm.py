@@ -41,9 +41,6 @@ class MDLM(Method, HasLikelihood):
         time = self.schedule.sigma if self.time_conditioning else None
         return Denoiser(vocab_size + 1, length, architecture, output_size=vocab_size, time=time)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size + 1
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return MaskedAncestral(**options)
 

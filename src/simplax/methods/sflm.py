@@ -34,9 +34,6 @@ class SphereMethod(Method, abc.ABC):
     # the loop asks every method for a schedule; what counts is the denoiser's own
     schedule: Schedule = field(default_factory=LogLinear, init=False, repr=False)
 
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
-
     def sampler(self, **options: Any) -> Sampler[Any]:
         return GeodesicEuler(**options)
 

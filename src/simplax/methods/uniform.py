@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from simplax.concentration import Concentration, as_concentration
 from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
-from simplax.nn import Architecture, Denoiser, call
+from simplax.nn import Architecture, Denoiser, attribute, call
 from simplax.objectives.bridge import FiniteStep
 from simplax.objectives.fused import Hidden, Output, output, rate_density
 from simplax.processes.uniform import Prediction, Prior, corrupt
@@ -43,9 +43,6 @@ class UniformMethod(Method, HasLikelihood):
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         time = self.schedule.sigma if self.time_conditioning else None
         return Denoiser(vocab_size=vocab_size, length=length, architecture=architecture, time=time)
-
-    def state_size(self, vocab_size: int) -> int:
-        return vocab_size
 
     def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         """The UDLM bound of the network, whatever objective trained it."""
@@ -195,7 +192,7 @@ def foresee(denoiser: nn.Module, z: object, t: Tensor, batch: Batch, context: St
     """
     time = t.float()
     arguments = {"given": batch.given, "attend": batch.attend}
-    if getattr(denoiser, "self_conditioning", False):
+    if attribute(denoiser, "self_conditioning"):
         with torch.no_grad():
             first = torch.softmax(call(denoiser, z, time, **arguments).float(), dim=-1)
         shown = context.keys.fold_in(7).uniform(1, 1) < 0.5

@@ -3,7 +3,7 @@
 from simplax.nn.architecture import PRESETS, Architecture
 from simplax.nn.attention import Cache
 from simplax.nn.denoiser import Denoiser
-from simplax.nn.foreign import call
+from simplax.nn.foreign import attribute, call
 from simplax.nn.relations import RELATIONS
 
-__all__ = ["PRESETS", "RELATIONS", "Architecture", "Cache", "Denoiser", "call"]
+__all__ = ["PRESETS", "RELATIONS", "Architecture", "Cache", "Denoiser", "attribute", "call"]

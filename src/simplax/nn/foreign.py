@@ -53,6 +53,11 @@ def _function(denoiser: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(target, "__func__", target)
 
 
+def attribute(denoiser: object, name: str, default: Any = None) -> Any:
+    """An attribute of the network itself, whatever wrapper it is called through."""
+    return getattr(unwrapped(denoiser) if isinstance(denoiser, nn.Module) else denoiser, name, default)
+
+
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module inside compiled and data-parallel wrappers."""
     while (inner := getattr(module, "_orig_mod", None) or _parallel_inner(module)) is not None:

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from simplax.objectives._fused_rows import Rows
 
-CHUNK_ELEMENTS = 2**24  # logits alive at once: long enough for matrix products to run at full speed
+CHUNK_ELEMENTS = 2**25  # logits alive at once: long enough for matrix products to run at full speed
 BLOCK_ELEMENTS = 2**18  # logits worked on at once on a CPU: a few temporaries of them fit its cache
 
 
@@ -89,7 +89,7 @@ def sweep(
         hidden, matrix = features.to(dtype), weight.to(dtype)
         statistics: list[tuple[Tensor, ...]] = []
         feature_grad = torch.empty_like(features) if needs[0] else None
-        weight_grad = torch.zeros_like(weight) if needs[1] else None
+        weight_grad = torch.zeros_like(weight) if needs[1] and not count else None
         bias_grad = torch.zeros_like(bias) if bias is not None and needs[2] else None
         buffer = torch.empty(_at_most(head.chunk, size, count), size, dtype=dtype, device=features.device)
         for start, stop in _spans(count, len(buffer)):
@@ -99,8 +99,8 @@ def sweep(
             statistics += _reduce(logits, bias, rows[span], head, any(needs), part, bias_grad)
             if feature_grad is not None:
                 feature_grad[span] = logits @ matrix
-            if weight_grad is not None:
-                _accumulate(weight_grad, logits, hidden[span])
+            if needs[1]:
+                weight_grad = _accumulate(weight_grad, logits, hidden[span], weight.dtype)
         if not statistics:
             return features.new_empty(0), (feature_grad, weight_grad, bias_grad)
         values = rows.values(*map(torch.cat, zip(*statistics)))
@@ -150,12 +150,13 @@ def _working(logits: Tensor) -> torch.dtype:
     return torch.float32 if logits.dtype.itemsize < 4 else logits.dtype
 
 
-def _accumulate(total: Tensor, logit_grad: Tensor, hidden: Tensor) -> None:
-    """total += logit_grad^T hidden, in the precision of `total`."""
+def _accumulate(total: Tensor | None, logit_grad: Tensor, hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """total + logit_grad^T hidden in `dtype`, in the place of `total` if there is one."""
+    if total is None:
+        return (logit_grad.T @ hidden).to(dtype)
     if total.dtype == logit_grad.dtype:
-        total.addmm_(logit_grad.T, hidden)
-    else:
-        total.add_(logit_grad.T @ hidden)
+        return total.addmm_(logit_grad.T, hidden)
+    return total.add_(logit_grad.T @ hidden)
 
 
 def _at_most(elements: int, size: int, count: int) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simplax.config import RunConfig, SamplingDefaults
-from simplax.methods import UDLM, Method, Simplax
-from simplax.nn import PRESETS
+from simplax.methods import AR, UDLM, Method, Simplax
+from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
+from simplax.recipes.discrete import discrete
 from simplax.recipes.registry import recipe
 from simplax.tasks import SudokuTask
 from simplax.train import Optimizer, Run
+
+STEPS_4X4, STEPS_9X9 = 1000, 20_000
 
 # the paper's training concentration; the sampler takes it too unless told otherwise
 SUDOKU_METHODS: dict[str, Method] = {
@@ -19,39 +22,53 @@ SUDOKU_METHODS: dict[str, Method] = {
 }
 
 
+def _related(method: Method, task: SudokuTask, architecture: Architecture) -> tuple[SudokuTask, Architecture]:
+    """A network that sees the board as cells and which of them are clues; AR can only read clues that come first."""
+    if isinstance(method, AR):
+        return replace(task, layout="prefix"), architecture
+    return task, replace(architecture, relations=f"sudoku{task.size}", given_embedding=True)
+
+
 @recipe(
     "sudoku4",
     "4x4 Sudoku with 6 clues, 48 of the 288 solutions never trained; two minutes",
-    {**SUDOKU_METHODS, **SHORT},
+    {**SUDOKU_METHODS, **discrete(STEPS_4X4), **SHORT},
 )
 def sudoku4(method: Method) -> RunConfig:
-    architecture = replace(PRESETS["cpu-nano"], depth=3, relations="sudoku4", given_embedding=True)
     optimizer = Optimizer("muon", learning_rate=2e-3, warmup=100, decay="linear")
-    run = Run(steps=1000, batch_size=128, optimizer=optimizer, ema=0.995, validate_every=500, save_every=500)
-    task = SudokuTask(size=4, layout="cells", clues=6)
+    run = Run(
+        steps=STEPS_4X4, batch_size=128, optimizer=optimizer, ema=0.995, validate_every=500, save_every=500
+    )
+    cells = SudokuTask(size=4, layout="cells", clues=6)
+    task, architecture = _related(method, cells, replace(PRESETS["cpu-nano"], depth=3))
     # where one answer is right, a sampler that re-anchors often repairs what it wrote too early
     sampler = method.sampler(eta=10.0) if isinstance(method, Simplax) else None
     return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=32, sampler=sampler))
 
 
-@recipe("sudoku-cpu", "9x9 Sudoku on two cores: 81 cells, 30 clues, Muon, augmentation", SUDOKU_METHODS)
+@recipe(
+    "sudoku-cpu",
+    "9x9 Sudoku on two cores: 81 cells, 30 clues, Muon, augmentation",
+    {**SUDOKU_METHODS, **discrete(STEPS_9X9)},
+)
 def sudoku_cpu(method: Method) -> RunConfig:
-    architecture = replace(PRESETS["cpu-micro"], relations="sudoku9", given_embedding=True)
     optimizer = Optimizer("muon", learning_rate=2e-3, matrix_learning_rate=0.02, warmup=200, decay="linear")
     run = Run(
-        steps=20_000, batch_size=128, optimizer=optimizer, ema=0.999, compile=True, validate_every=1000, save_every=500
+        steps=STEPS_9X9, batch_size=128, optimizer=optimizer, ema=0.999, compile=True, validate_every=1000,
+        save_every=500,
     )  # fmt: skip
-    task = SudokuTask(size=9, layout="cells", clues=30, augment=True)
+    cells = SudokuTask(size=9, layout="cells", clues=30, augment=True)
+    task, architecture = _related(method, cells, PRESETS["cpu-micro"])
     return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=89))
 
 
 @recipe(
     "sudoku-paper",
     "the paper's 9x9 Sudoku: 28.56 M parameters, 20,000 steps of 256",
-    {**SUDOKU_METHODS, **PUBLISHED},
+    {**SUDOKU_METHODS, **discrete(STEPS_9X9), **PUBLISHED},
 )
 def sudoku_paper(method: Method) -> RunConfig:
     optimizer = Optimizer("adamw", learning_rate=3e-4, warmup=2500)
-    run = Run(steps=20_000, batch_size=256, optimizer=optimizer, ema=0.9999, validate_every=1000)
+    run = Run(steps=STEPS_9X9, batch_size=256, optimizer=optimizer, ema=0.9999, validate_every=1000)
     task = SudokuTask(size=9, layout="prefix", clues=30)
     return RunConfig("", task, method, PRESETS["tiny"], run, SamplingDefaults(num_steps=89))

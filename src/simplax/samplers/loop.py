@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simplax.nn import call
+from simplax.nn import attribute, call
 from simplax.processes.uniform import Prediction, Prior
 from simplax.random import Keys
 from simplax.samplers.base import Sampler, Setting
@@ -42,7 +42,7 @@ class _Network:
         self, denoiser: Callable[..., Tensor], transform: LogitTransform, batch: int, context: dict[str, Any]
     ) -> None:
         self.denoiser, self.transform, self.batch, self.context = denoiser, transform, batch, context
-        self.self_conditioning = bool(getattr(denoiser, "self_conditioning", False))
+        self.self_conditioning = bool(attribute(denoiser, "self_conditioning"))
         self.previous: Tensor | None = None
         self.calls = self.sequences = 0
 

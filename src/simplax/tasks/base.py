@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 class Task(abc.ABC):
-    """Data of one kind. `length` and `vocab_size` are known without making any."""
+    """Data of one kind. `length` and `vocab_size` are known without making any.
+
+    `has_answers` says that the given positions of a sequence leave one right completion, which can be counted.
+    """
+
+    has_answers: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod

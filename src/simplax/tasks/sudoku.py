@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -53,6 +54,8 @@ class SudokuTask(Task):
     Validation uses puzzles from seeds beyond the pool, never the evaluation set: checkpoints and options may be chosen
     on it. `held_out` is how many. `limit` trains on that many freshly made puzzles instead of the pool.
     """
+
+    has_answers: ClassVar[bool] = True
 
     size: int = 9
     layout: str = "cells"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
 from simplax.errors import UserError
+
+_INSTALL = 'run `pip install "simplax[track]"`.'
 
 
 @runtime_checkable
@@ -25,30 +28,36 @@ class SampleHook(Protocol):
 
 
 class TensorBoard:
-    """Curves in TensorBoard's format; needs the package `tensorboard`."""
+    """Curves in TensorBoard's format; needs the package `tensorboard`. Files are opened at the first row."""
 
     def __init__(self, directory: str | Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError("TensorBoard is not installed: run `pip install tensorboard`.") from error
-        self._writer: Any = SummaryWriter(str(directory))
+            raise UserError(f"TensorBoard is not installed: {_INSTALL}") from error
+        self._open: Any = partial(SummaryWriter, str(directory))
+        self._writer: Any = None
 
     def log(self, step: int, values: dict[str, float]) -> None:
+        if self._writer is None:
+            self._writer = self._open(purge_step=step)  # a resumed run writes its last rows again
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
 
 class WandB:
-    """Curves at Weights & Biases; needs the package `wandb`."""
+    """Curves at Weights & Biases; needs the package `wandb`. The run there begins with the first row."""
 
     def __init__(self, project: str, name: str | None = None, **options: Any) -> None:
         try:
             import wandb
         except ImportError as error:
-            raise UserError("Weights & Biases is not installed: run `pip install wandb`.") from error
-        self._run: Any = wandb.init(project=project, name=name, resume="allow", **options)
+            raise UserError(f"Weights & Biases is not installed: {_INSTALL}") from error
+        self._begin: Any = partial(wandb.init, project=project, name=name, resume="allow", **options)
+        self._run: Any = None
 
     def log(self, step: int, values: dict[str, float]) -> None:
+        if self._run is None:
+            self._run = self._begin()
         self._run.log(values, step=step)

@@ -154,7 +154,7 @@ class _Session:
                     display.show(self._row(outcome, tokens / busy))
                     busy, counted = 0.0, progress.step
                 display.advance(progress.step)
-                self._between_steps(outcome.stop)
+                self._between_steps(outcome.stop, display)
         self.stepper.denoiser.eval()
         return Result(progress.step, math.nan if progress.loss is None else progress.loss, self.directory)
 
@@ -189,9 +189,9 @@ class _Session:
     def _write(self, values: dict[str, Any]) -> None:
         self.world.on_main(lambda: self.metrics.write(self.progress.step, values))
 
-    def _between_steps(self, stop: bool) -> None:
+    def _between_steps(self, stop: bool, display: Display) -> None:
         run, progress = self.run, self.progress
-        best = self._due(run.validate_every) and self._validate()
+        best = self._due(run.validate_every) and self._validate(display)
         if self._due(run.sample_every):
             self._sample()
         if best or stop or self._due(run.save_every) or progress.step == run.steps:
@@ -199,7 +199,7 @@ class _Session:
         if stop and progress.step < run.steps:
             raise SystemExit(EXIT_STATUS)
 
-    def _validate(self) -> bool:
+    def _validate(self, display: Display) -> bool:
         """Whether the averaged weights are the best so far."""
         if self.validation is None and self.metric is None:
             return False
@@ -207,6 +207,7 @@ class _Session:
         with self.stepper.ema.swapped_in():
             values = validate(self.method, denoiser, self.validation, self.metric, self.run, self.world, step)
         self._write(values)
+        display.note(values)
         now = self.world.on_main(lambda: score(values))
         if now is None or math.isnan(now) or (self.progress.best is not None and now <= self.progress.best):
             return False

@@ -55,6 +55,7 @@ class Display:
 
     def __init__(self, steps: int, done: int, quiet: bool) -> None:
         self._progress: Any = None
+        self._noted = ""
         self.steps, self.done = steps, done
         self.enabled = not quiet and sys.stderr.isatty()
 
@@ -85,7 +86,11 @@ class Display:
         if self._progress is not None:
             self._progress.update(self._task, completed=step)
 
+    def note(self, values: dict[str, float]) -> None:
+        """What the last validation measured, beside what every row tells."""
+        self._noted = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in values.items())
+
     def show(self, values: dict[str, Any]) -> None:
         if self._progress is not None:
             numbers = f"loss {values['loss']:.4f}  {values['tokens_per_second']:,.0f} tokens/s  lr {values['lr']:.2e}"
-            self._progress.update(self._task, numbers=numbers)
+            self._progress.update(self._task, numbers=numbers + self._noted)

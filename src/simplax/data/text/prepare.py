@@ -78,8 +78,8 @@ def _jobs(options: Options) -> list[Job]:
     if options.validation is not None:
         other = options.open(options.validation)
         return [Job("train", source, total, True), Job("validation", other, other.count(), True)]
-    held = parse_split(options.split or "", total)[0] if total > 1 else 0
-    if not held:
+    held = parse_split(options.split or "", total)[0]
+    if not held or total == 1:
         return [Job("train", source, total, True)]
     return [Job("train", source, total - held, True), Job("validation", source, held, False)]
 
