@@ -3,6 +3,7 @@
 #
 #   make demo        train 4x4 Sudoku from scratch, measure it, then watch 9x9 puzzles being solved
 #   make test        run the tests                     (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
+#   make test-training  also train each method for minutes to a stated quality
 #   make lint        ruff and mypy
 #   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
 #   make docs        build the documentation into site/; a broken link or a missing page is an error
@@ -24,7 +25,7 @@ INSTALLED_DOCS := $(VENV)/.installed-docs
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test test-training lint bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -34,6 +35,9 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-training: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m training $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

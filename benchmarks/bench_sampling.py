@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -141,7 +141,8 @@ def shown(report: dict[str, Any]) -> None:
 if __name__ == "__main__":
     chosen = tyro.cli(Options)
     if chosen.quick:
-        chosen = Options((512, 12), batch=2, length=8, steps=2, width=32, depth=1, heads=2, budget=0.0, quick=True, json=chosen.json)  # fmt: skip  # noqa: E501
+        tiny = {"batch": 2, "length": 8, "steps": 2, "width": 32, "depth": 1, "heads": 2, "budget": 0.0}
+        chosen = replace(chosen, vocabularies=(512, 12), **tiny)  # type: ignore[arg-type]
     result = main(chosen)
     if chosen.json:
         print(json.dumps(result, indent=2))

@@ -166,6 +166,29 @@ def test_float32_keeps_its_digits_at_every_time(t: float) -> None:
         torch.testing.assert_close(step, exact_step, rtol=1e-4 if t < 0.01 else 1e-5, atol=0)
 
 
+@pytest.mark.parametrize("rest", [1e-6, 1e-9, 1e-13])
+@pytest.mark.parametrize("name", ["dense", "atoms", "marginal"])
+def test_float32_logits_survive_times_near_zero(name: str, rest: float) -> None:
+    """There 1 - alpha vanishes in float32, as with a cubic schedule at t = 1e-3; the loss must still be right."""
+    k, shape = 50, (4, 3)
+    generator = torch.Generator().manual_seed(1)
+    logits = (8 * torch.randn(*shape, k, generator=generator)).requires_grad_()
+    x = torch.randint(k, shape, generator=generator)
+    alpha = torch.full((4, 1), 1.0, dtype=torch.float64) - rest
+    one = torch.ones_like(alpha)
+    state, _ = form(name).draw(x, alpha, 0.3 * one, 0.3, Prior(k), Keys.from_seeds(range(4)))
+    reference = logits.detach().double().requires_grad_()
+    exact = rate_density(reference, x, state, alpha, one, Prior(k))
+    value = rate_density(logits, x, state, alpha, one, Prior(k))
+    torch.testing.assert_close(value.double(), exact, rtol=1e-4, atol=0)
+    (gradient,), (expected,) = (
+        torch.autograd.grad(loss.sum(), at) for loss, at in ((value, logits), (exact, reference))
+    )
+    assert (gradient - expected).norm() < 1e-4 * expected.norm()
+    step = bridge_kl(logits, x, state, one, alpha, Prior(k)).double()
+    torch.testing.assert_close(step, bridge_kl(reference, x, state, one, alpha, Prior(k)), rtol=1e-4, atol=0)
+
+
 def test_published_numbers() -> None:
     row, place, v = torch.meshgrid(torch.arange(2), torch.arange(3), torch.arange(6), indexing="ij")
     logits = 2 * torch.sin((1 + 7 * row + 3 * place + 2 * v).double())

@@ -133,3 +133,17 @@ def test_interrupting_saves_and_exits_130(here: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_a_run_of_an_older_version_continues_when_new_options_keep_their_defaults(tmp_path: Path) -> None:
+    """Options that did not exist when the run began are at their defaults in it."""
+    arguments = ["train", "toy-udlm", "--smoke", "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    path = tmp_path / "run" / "config.json"
+    stored = json.loads(path.read_text())
+    del stored["architecture"]["attention_cap"]
+    path.write_text(json.dumps(stored))
+    assert main(arguments) == 0
+    stored["architecture"]["depth"] += 1
+    path.write_text(json.dumps(stored))
+    assert main(arguments) == 2

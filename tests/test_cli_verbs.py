@@ -64,6 +64,8 @@ def test_listings_parse_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"simplax", "udlm"} <= set(METHODS) & set(methods)
     examined = listing("doctor")
     assert {"versions", "device", "gflops", "threads", "extras", "advice"} <= set(examined)
+    assert examined["thread_speedup"] > 0 and examined["allocation_cost"] > 0
+    assert any("precision `auto`" in line for line in examined["advice"])
     assert examined["precision"] == max(examined["gflops"], key=examined["gflops"].get)
 
 
@@ -71,7 +73,7 @@ def test_listings_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
         (["recipes"], ["toy-simplax", "weighting"]),
         (["recipes", "toy-simplax"], ["--method.concentration", "--run.optimizer.betas", "0.9,0.999"]),
-        (["methods"], ["simplax", "(planned)", "Sahoo et al."]),
+        (["methods"], ["simplax", "left to right", "Sahoo et al."]),
     ):
         assert main(arguments) == 0
         printed = capsys.readouterr().out

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +23,19 @@ from simplax.samplers.kappa import Remask
 from simplax.times import TimeLaw, stratified
 from simplax.typing import Batch, StepContext
 
+ROOT = Path(__file__).parents[1]
+
+
+def _script(name: str) -> Any:
+    """A benchmark as a module: what it trains and what is tested are one."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+learn_markov = _script("learn_markov")
 K, L = 5, 8
 SMALL = Architecture(width=16, depth=1, heads=2)
 FILLING: dict[str, tuple[Method, Any]] = {
@@ -139,23 +156,6 @@ def test_a_first_token_that_is_not_scored_is_not_counted() -> None:
     assert found.nats_per_token == pytest.approx(math.log(K), rel=1e-6)
 
 
-def train(method: Method, source: MarkovSource, steps: int, width: int, batch: int = 64) -> torch.nn.Module:
-    torch.manual_seed(0)
-    denoiser = method.build(source.vocab_size, source.length, Architecture(width=width, depth=2, heads=2))
-    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=3e-3, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, steps, pct_start=0.1)
-    for step in range(steps):
-        counters = torch.arange(step * batch, (step + 1) * batch)
-        context = StepContext(Keys.from_seeds(counters).fold_in(9), stratified(batch, 1, step), step)
-        loss = method.loss(denoiser, source.batch(counters), context).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(denoiser.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    return denoiser.eval()
-
-
 TRAINED: dict[str, Method] = {
     "ar": AR(),
     "mdlm": MDLM(),
@@ -170,7 +170,7 @@ EASY = MarkovChain(5, sharpness=2.5, seed=48)  # a token says much about its nei
 def test_methods_learn_in_seconds(name: str) -> None:
     """The bound falls far below the entropy of single tokens, never below the truth; samples look like the data."""
     method, length = TRAINED[name], 8
-    denoiser = train(method, MarkovSource(EASY, length), 160, 32)
+    denoiser = learn_markov.train(method, MarkovSource(EASY, length), 160, 32)
     tokens = MarkovSource(EASY, length, stream=1).batch(torch.arange(400)).tokens
     found = nll(method, denoiser, tokens, draws=8)
     truth = -float(EASY.log_prob(tokens).mean()) / length
@@ -194,22 +194,19 @@ def test_methods_learn_in_seconds(name: str) -> None:
     assert ours < truth + 0.3 * (worst - truth), (ours, truth, worst)
 
 
-HARD = MarkovChain(8, sharpness=1.5, seed=3)
-STEPS = {"ar": 1000, "mdlm": 1500, "udlm": 1500, "duo": 1500}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", learn_markov.METHODS)
 def test_methods_learn_a_known_chain(name: str) -> None:
     """K = 8, L = 32: AR within 1 % of the entropy, the bounds within 5 %, all from above."""
-    length, steps = 32, STEPS[name]
-    method = Duo(curriculum=Curriculum(end=steps // 3, top_k=3)) if name == "duo" else TRAINED[name]
-    denoiser = train(method, MarkovSource(HARD, length), steps, 64)
-    tokens = MarkovSource(HARD, length, stream=1).batch(torch.arange(2000)).tokens
-    found = nll(method, denoiser, tokens, draws=16)
-    truth = (
-        -float(HARD.log_prob(tokens).mean()) / length
-    )  # of these very sequences, which removes their noise
-    print(f"{name}: {found.nats_per_token:.4f} +- {found.monte_carlo_error:.4f} against {truth:.4f}")
-    assert found.nats_per_token > truth - 4 * found.monte_carlo_error
-    assert found.nats_per_token < truth * (1.01 if name == "ar" else 1.05) + 2 * found.monte_carlo_error
+    found = learn_markov.learn(name)
+    value, truth, error = (found[key] for key in ("nats_per_token", "truth", "monte_carlo_error"))
+    assert value > truth - 4 * error
+    assert value < truth * (1 + learn_markov.TOLERANCE[name]) + 2 * error
+
+
+def test_committed_results_are_within_the_same_limits() -> None:
+    stored = json.loads((ROOT / "results" / "markov" / "results.json").read_text())["results"]
+    assert set(stored) == set(learn_markov.METHODS)
+    for name, row in stored.items():
+        assert row["steps"] == learn_markov.METHODS[name][1]
+        assert 0.999 < row["nats_per_token"] / row["truth"] < 1 + learn_markov.TOLERANCE[name]

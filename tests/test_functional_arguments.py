@@ -126,6 +126,9 @@ def test_times_out_of_order_are_refused(name: str) -> None:
     for bad in bad_times:
         with pytest.raises(ValueError, match="alpha"):
             function(**tensors, **{**scalars, **bad})
+    for rate in (-1.0, float("nan")) if "rate" in scalars else ():
+        with pytest.raises(ValueError, match="rate must not be negative"):
+            function(**tensors, **{**scalars, "rate": rate})
 
 
 @pytest.mark.parametrize("name", ["simplex_matching", "tight_joint", "loose_joint"])

@@ -124,8 +124,6 @@ def test_the_three_branches_are_the_reverse_posterior() -> None:
         for alpha_s, alpha_t in ((0.8, 0.3), (1.0, 0.6), (0.1, 0.0)):
             x_hat = torch.softmax(logits.double(), -1)
             for anchor in range(3):
-                if alpha_s == 1 and x_hat[anchor] == 0:
-                    continue  # checked with its neighbours below: it must then leave the anchor
                 keys = Keys.from_seeds(range(40_000)).fold_in(anchor)
                 a, t = (torch.tensor(v, dtype=torch.float64) for v in (alpha_s, alpha_t))
                 prediction = Prediction(logits.expand(40_000, 1, 3))
@@ -218,6 +216,8 @@ def test_per_token_concentration_redraws_a_constant_number_of_times() -> None:
     assert math.isfinite(PerToken(8.0)(t, 4).max()) and PerToken(8.0).largest > 1e5
     late = Vanishing(10.0, until=0.3)(torch.tensor([0.0, 0.3, 0.65, 1.0], dtype=torch.float64))
     torch.testing.assert_close(late, torch.tensor([0.0, 0.0, 5.0, 10.0], dtype=torch.float64))
+    flat = Vanishing(10.0, power=0.0, until=0.3)(torch.tensor([0.0, 0.3, 0.65, 1.0], dtype=torch.float64))
+    assert flat.tolist() == [0.0, 0.0, 10.0, 10.0]
 
 
 def test_pinned_positions_condition_the_chain() -> None:

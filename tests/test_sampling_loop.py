@@ -197,6 +197,15 @@ def test_half_precision_networks_are_accepted() -> None:
     [
         ({"seeds": [1, 2]}, "seeds must be one integer per sample"),
         ({"tokens": torch.zeros(6, 5)}, "tokens and given go together"),
+        (
+            {"tokens": torch.zeros(6, 5).long(), "given": torch.ones(6, 5)},
+            "given must be a boolean tensor",
+        ),
+        (
+            {"tokens": torch.full((6, 5), 60), "given": torch.ones(6, 5).bool()},
+            r"ids in \[0, 59\] where given",
+        ),
+        ({"vocab_size": 61}, "gives 60 logits per position: vocab_size must be that, not 61"),
         ({"num_steps": 0}, "num_steps must be at least 1, got 0"),
         ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
         ({"top_p": 0.0}, "top_p must lie in"),

@@ -87,3 +87,8 @@ def test_other_end_points() -> None:
     assert len(times) == 17 and times[-1].item() == 1e-5 and (times.diff() < 0).all()
     with pytest.raises(ValueError, match="num_steps must be at least 1, got 0"):
         Grid()(0)
+    for start, end in ((0.0, 1.0), (0.5, 0.5), (1.1, 0.0), (1.0, -0.1)):
+        with pytest.raises(ValueError, match="a grid runs down"):
+            Grid(start, end)
+        with pytest.raises(ValueError, match="training times need"):
+            TimeLaw(end, start)

@@ -151,3 +151,19 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert got["tensorboard"] == got["wandb"]
     assert {("loss", 1), ("loss", 5), ("validation_loss", 5)} <= set(got["wandb"])
+
+
+def test_characters_are_those_that_scored_tokens_spell() -> None:
+    from simplax.cli.evaluations.likelihood import count_characters
+    from simplax.data.text.tokenizers import Characters, Integers
+
+    class Text:
+        tokenizer: Any = Characters(" abc")  # the end symbol is 4
+
+    tokens = torch.tensor([[1, 2, 4, 3], [3, 3, 4, 4]])
+    given = torch.tensor([[True, False, False, False]] * 2)
+    assert count_characters(Text, Batch.of(tokens, given)) == 3  # type: ignore[arg-type]
+    Text.tokenizer = None
+    assert count_characters(Text, Batch.of(tokens)) is None  # type: ignore[arg-type]
+    Text.tokenizer = Integers.of([[1, 2]], False)
+    assert count_characters(Text, Batch.of(tokens)) is None  # type: ignore[arg-type]

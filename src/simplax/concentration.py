@@ -62,7 +62,8 @@ class Vanishing(Concentration):
             )
 
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
-        return self.value * ((t - self.until) / (1.0 - self.until)).clamp(min=0.0) ** self.power
+        left = ((t - self.until) / (1.0 - self.until)).clamp(min=0.0)
+        return torch.where(left > 0, self.value * left**self.power, 0.0)
 
     @property
     def largest(self) -> float:

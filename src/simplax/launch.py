@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from simplax.config import RunConfig, to_json
+from simplax.config import RunConfig, from_json, to_json
 from simplax.train import Result, train
 from simplax.train.hooks import Hook
 from simplax.watch import KeepSamples, metric
@@ -56,6 +56,7 @@ def launch(
         validation=config.task.validation() if config.run.validate_every else None,
         metric=metric(config) if config.run.validate_every else None,
         config=to_json(config),
+        modern_config=lambda stored: to_json(from_json(stored)),
         resume="never" if fresh else "auto",
         allow_older=allow_older,
         init_from=init_from,

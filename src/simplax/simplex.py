@@ -74,16 +74,17 @@ class Marginal(SimplexState):
         def at(ids: Tensor) -> Tensor:
             return values.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
-        alpha, eta = self.alpha.to(values.dtype), self.eta.to(values.dtype)
+        # 1 - alpha before the cast: near t = 0 it is small, and meets values of the size of its inverse
+        alpha, rest, eta = (v.to(values.dtype) for v in (self.alpha, 1 - self.alpha, self.eta))
         base = values.mean(-1) if self.prior.probs is None else values @ self.prior.dense(values)
-        p_t = alpha * at(self.x) + (1 - alpha) * base
+        p_t = alpha * at(self.x) + rest * base
         return (at(self.z) + eta * p_t) / (1 + eta)
 
     def dense(self, size: int) -> Dense:
-        eye = torch.eye(size, dtype=self.eta.dtype, device=self.z.device)
-        p_t = self.alpha.unsqueeze(-1) * eye[self.x] + (1 - self.alpha).unsqueeze(-1) * self.prior.dense(eye)
-        eta = self.eta.unsqueeze(-1)
-        return Dense((eta * p_t + eye[self.z]) / (1 + eta))
+        x, z = (torch.nn.functional.one_hot(ids, size).to(self.eta.dtype) for ids in (self.x, self.z))
+        alpha, eta = self.alpha.unsqueeze(-1), self.eta.unsqueeze(-1)
+        p_t = alpha * x + (1 - alpha) * self.prior.dense(x)
+        return Dense((eta * p_t + z) / (1 + eta))
 
 
 def num_atoms(eta: float, tolerance: float = ATOM_TOLERANCE) -> int:
@@ -142,14 +143,15 @@ def pinned(w: Dense | Atoms, tokens: Tensor, given: Tensor) -> Dense | Atoms:
     return Atoms(torch.where(given, tokens.unsqueeze(-1), w.ids), torch.where(given, first, w.weights))
 
 
+_UNREADABLE = "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
+
+
 def readable(w: SimplexState | None) -> Tensor | Atoms:
     """What a network that reads w is shown, in its own precision: atoms, or a K-vector per position."""
     if isinstance(w, Dense):
         return w.w.float()
     if not isinstance(w, Atoms):
-        raise ValueError(
-            "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
-        )
+        raise ValueError(_UNREADABLE)
     return Atoms(w.ids, w.weights.float())
 
 
@@ -203,7 +205,10 @@ FORMS = {
 }
 
 
-def form(name: str) -> Form:
+def form(name: str, reads_w: bool = False) -> Form:
+    """The form called `name`, provided that it suits a network that reads w, if there is one."""
     if name not in FORMS:
         raise ValueError(f"unknown form of the simplex state {name!r}: choose one of {', '.join(FORMS)}")
+    if reads_w and not FORMS[name].readable:
+        raise ValueError(_UNREADABLE)
     return FORMS[name]

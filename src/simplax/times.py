@@ -29,6 +29,10 @@ class TimeLaw:
     low: float = 1e-3
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.low < self.high <= 1:
+            raise ValueError(f"training times need 0 <= low < high <= 1, got {self.low} and {self.high}")
+
     def __call__(self, u: Tensor) -> Tensor:
         return self.low + (self.high - self.low) * u
 
@@ -39,6 +43,12 @@ class Grid:
 
     start: float = 1.0
     end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.end < self.start <= 1:
+            raise ValueError(
+                f"a grid runs down: it needs 0 <= end < start <= 1, got {self.start} to {self.end}"
+            )
 
     def __call__(self, num_steps: int) -> Tensor:
         if num_steps < 1:

@@ -131,6 +131,11 @@ def check_simplex_step(
         raise ValueError(f"there is no simplex state at time 0: alpha_s must be below 1 in {k.dtype} here")
 
 
+def check_rate(k: Space, rate: Scalar, *, validate: bool = True) -> None:
+    if checking(validate) and not bool((k.scalar(rate) >= 0).all()):
+        raise ValueError("rate must not be negative: it is lambda(t) = -alpha'(t) / alpha(t)")
+
+
 def check_eta(k: Space, eta: Scalar, *, validate: bool = True) -> None:
     if checking(validate):
         value = k.scalar(eta)

@@ -23,15 +23,16 @@ def _series(x: Tensor) -> Tensor:
     return 0.5 * x * x * total
 
 
-def log_over_prior(x: Tensor, alpha: Tensor, pi: Tensor) -> Tensor:
+def log_over_prior(x: Tensor, alpha: Tensor, pi: Tensor, rest: Tensor | None = None) -> Tensor:
     """log(p_t / pi) for p_t = alpha x + (1 - alpha) pi, accurate both where alpha -> 0 and where alpha -> 1.
 
     Near t = 1 the ratio is 1 + small and needs log1p; near t = 0 an absent category has ratio 1 - alpha, which
-    log1p(-alpha) would round. A category that is impossible (alpha = 1, x = 0) gives -inf.
+    log1p(-alpha) would round. A category that is impossible (alpha = 1, x = 0) gives -inf. `rest` is 1 - alpha from
+    callers who know it better than alpha tells: in float32 an alpha above 1 - 3e-8 is one.
     """
     excess = alpha * (x / pi - 1)
     near = excess > -0.5
-    ratio = (1 - alpha) + alpha * x / pi
+    ratio = (1 - alpha if rest is None else rest) + alpha * x / pi
     safe = torch.where(near | (ratio <= 0), torch.ones_like(ratio), ratio)
     far = torch.where(ratio > 0, torch.log(safe), torch.full_like(ratio, -torch.inf))
     return torch.where(near, torch.log1p(torch.where(near, excess, torch.zeros_like(excess))), far)

@@ -75,9 +75,14 @@ class DirichletMixture(Distribution):
         sample_shape: torch.Size | list[int] | tuple[int, ...] = (),
         generator: torch.Generator | None = None,
     ) -> Tensor:
+        """Draws whose `log_prob` is finite: coordinates too small for the dtype are its smallest normal number.
+
+        At small concentrations that is most of them; `log_sample` and `log_density` keep them as they are.
+        """
+        dtype = self.concentration.dtype
         with torch.no_grad():
             expanded = self.expand(torch.Size(sample_shape) + self._batch_shape)
-            return expanded.log_sample(generator).exp().to(self.concentration.dtype)
+            return expanded.log_sample(generator).exp().to(dtype).clamp(min=torch.finfo(dtype).tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self.log_density(value.log()).to(self.concentration.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from simplax.functional._arguments import Scalar, Space, check_step, check_time, space
+from simplax.functional._arguments import Scalar, Space, check_rate, check_step, check_time, space
 from simplax.functional._stable import divergence, expm1_minus, inner, kl, log_over_prior, scale
 from simplax.functional.process import mix, reverse, transition
 
@@ -87,6 +87,7 @@ def relaxed_bridge_rate(
     """
     k = space(pi, x=x, x_hat=x_hat, w_t=w_t, validate=validate)
     check_time(k, alpha_t, validate=validate)
+    check_rate(k, rate, validate=validate)
     x, x_hat, w = k.distribution(x), k.distribution(x_hat), k.distribution(w_t)
     if restore_constants:
         return _restored_rate(k, x, x_hat, w, alpha_t, rate)
@@ -109,6 +110,7 @@ def uniform_rate(
     """The continuous-time UDLM density: the relaxed bridge's at the vertex w_t = z_t."""
     k = space(pi, x=x, x_hat=x_hat, z_t=z_t, validate=validate)
     check_time(k, alpha_t, validate=validate)
+    check_rate(k, rate, validate=validate)
     x, x_hat, z = k.distribution(x), k.distribution(x_hat), k.distribution(z_t)
     return _restored_rate(k, x, x_hat, z, alpha_t, rate)
 

@@ -109,10 +109,7 @@ class Simplax(UniformMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         as_concentration(self.concentration)
-        if not form(self.form).readable and self.reads_w:
-            raise ValueError(
-                "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
-            )
+        form(self.form, self.reads_w)
 
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         return bridge_loss(self, denoiser, batch, context, self, self.step)

@@ -56,11 +56,12 @@ def bridge_kl(
 def _log_ratios(logits: Tensor, x: Tensor, alpha: Tensor, prior: Prior) -> tuple[Tensor, Tensor, Tensor]:
     """log(p_hat / pi), log(p / pi) and pi itself."""
     pi = prior.dense(logits)
-    a = alpha.to(logits.dtype).unsqueeze(-1)
-    log_hat = log_over_prior(torch.softmax(logits, dim=-1), a, pi)
+    # what is left of 1 is taken in the precision of alpha: in that of the logits it may vanish near t = 0
+    a, rest, log_rest = (v.to(logits.dtype).unsqueeze(-1) for v in (alpha, 1 - alpha, torch.log1p(-alpha)))
+    log_hat = log_over_prior(torch.softmax(logits, dim=-1), a, pi, rest)
     ids = x.unsqueeze(-1)
     at_x = torch.log1p(a * (1 / pi[ids] - 1))
-    log_p = torch.log1p(-a).expand(log_hat.shape).scatter(-1, ids, at_x.expand(ids.shape))
+    log_p = log_rest.expand(log_hat.shape).scatter(-1, ids, at_x.expand(ids.shape))
     return log_hat, log_p, pi
 
 

@@ -13,8 +13,8 @@ from simplax.tasks import TextTask
 from simplax.train import Optimizer, Run
 
 MINI_STEPS = 900
-# about 1.3 M parameters that each token passes through, 8 MFLOP per token in training: the 7.4 M tokens of a run, almost
-# three times the corpus, take ten minutes at 100 GFLOP/s; the other five are for softmaxes, validation and saving
+# about 1.3 M parameters that each token passes through, 8 MFLOP per token in training: the 7.4 M tokens of a run,
+# almost three times the corpus, take ten minutes at 100 GFLOP/s; the other five are for softmaxes, validation, saving
 _MINI = Architecture(width=128, depth=4, heads=4)
 
 MINI_METHODS: dict[str, Method] = {

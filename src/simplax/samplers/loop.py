@@ -93,8 +93,7 @@ def sample(
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
-    if (tokens is None) != (given is None):
-        raise ValueError("tokens and given go together: pass both to hold positions fixed, or neither")
+    _check_held(tokens, given, vocab_size)
     device = _device(denoiser, tokens)
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
@@ -115,7 +114,7 @@ def sample(
             progress(n + 1, len(times) - 1)
     state = pinned(sampler.finish(state, network, times[-1], setting, keys.fold_in(2)))
     result = sampler.tokens(state)
-    nfe = network.sequences / batch
+    nfe = network.sequences / max(batch, 1)
     full = torch.stack([*path[:-1], result]) if trajectory else None
     return Samples(result, nfe, seed_values, times, full, network.calls)
 
@@ -129,6 +128,18 @@ def _num_steps(sampler: Sampler[Any], num_steps: int | None, length: int) -> int
             f"this sampler makes exactly {fixed} steps here: leave num_steps out, or pass {fixed}"
         )
     return fixed if num_steps is None else num_steps  # type: ignore[return-value]
+
+
+def _check_held(tokens: Tensor | None, given: Tensor | None, vocab_size: int) -> None:
+    if (tokens is None) != (given is None):
+        raise ValueError("tokens and given go together: pass both to hold positions fixed, or neither")
+    if tokens is None or given is None:
+        return
+    if given.dtype != torch.bool:
+        raise ValueError(f"given must be a boolean tensor, True where tokens are kept, not {given.dtype}")
+    held = torch.where(given, tokens, 0)
+    if held.is_floating_point() or bool(((held < 0) | (held >= vocab_size)).any()):
+        raise ValueError(f"tokens must hold ids in [0, {vocab_size - 1}] where given is True")
 
 
 def _transform(temperature: float, top_p: float) -> LogitTransform:

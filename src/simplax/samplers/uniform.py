@@ -13,7 +13,18 @@ from simplax.concentration import Concentration, as_concentration
 from simplax.processes.uniform import Prediction, Prior, draw_bridge, draw_marginal
 from simplax.random import Keys
 from simplax.samplers.base import Predict, Sampler, Setting
-from simplax.simplex import Atoms, Dense, decode, draw_atoms, draw_dense, num_atoms, pinned, readable, vertex
+from simplax.simplex import (
+    Atoms,
+    Dense,
+    decode,
+    draw_atoms,
+    draw_dense,
+    form,
+    num_atoms,
+    pinned,
+    readable,
+    vertex,
+)
 from simplax.times import Grid
 
 Finish = Callable[[Tensor, Prediction, Tensor, Prior, Keys], Tensor]
@@ -64,7 +75,7 @@ class _Uniform(Sampler[UniformState]):
     def step(
         self, state: UniformState, predict: Predict, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> UniformState:
-        prediction = predict(self.reads(state), t)
+        prediction = self._predict(state, predict, t, setting)
         z = draw_bridge(
             state.anchor, prediction, setting.alpha(s), setting.alpha(t), setting.prior, keys.fold_in(0)
         )
@@ -80,10 +91,18 @@ class _Uniform(Sampler[UniformState]):
     ) -> UniformState:
         if self.last is None:
             return state
-        prediction = predict(self.reads(state), t)
+        prediction = self._predict(state, predict, t, setting)
         return replace(
             state, z=FINISHES[self.last](state.z, prediction, setting.alpha(t), setting.prior, keys)
         )
+
+    def _predict(self, state: UniformState, predict: Predict, t: Tensor, setting: Setting) -> Prediction:
+        prediction, size = predict(self.reads(state), t), setting.prior.size
+        if prediction.size != size:
+            raise ValueError(
+                f"the denoiser gives {prediction.size} logits per position: vocab_size must be that, not {size}"
+            )
+        return prediction
 
     def tokens(self, state: UniformState) -> Tensor:
         return state.z
@@ -127,14 +146,7 @@ class Simplax(_Uniform):
     def __post_init__(self) -> None:
         super().__post_init__()
         as_concentration(self.eta)
-        if self.form not in FORMS:
-            raise ValueError(
-                f"unknown form of the simplex state {self.form!r}: choose one of {', '.join(FORMS)}"
-            )
-        if self.reads_w and self.form == "marginal":
-            raise ValueError(
-                "a network that reads w needs form='atoms' or form='dense': the marginal form draws no w"
-            )
+        form(self.form, self.reads_w)
 
     def anchored(
         self, z: Tensor, prediction: Prediction | None, time: float, setting: Setting, keys: Keys

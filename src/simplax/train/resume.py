@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,13 @@ class Progress:
     precision: str = "float32"
 
 
-def settle_config(directory: Path, config: dict[str, Any]) -> None:
-    """Write the resolved config before step 0, or refuse to continue with a different one."""
+def settle_config(
+    directory: Path, config: dict[str, Any], modern: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Write the resolved config before step 0, or refuse to continue with a different one.
+
+    `modern` spells a stored config as this version would, so that a new option at its default changes no run.
+    """
     path = directory / "config.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +55,7 @@ def settle_config(directory: Path, config: dict[str, Any]) -> None:
         ) from error
     except json.JSONDecodeError:
         raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
-    if changes := difference(stored, json.loads(json.dumps(config))):
+    if changes := difference(json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))):
         raise UserError(
             f"{directory} holds a run with another configuration, choose another directory or undo: "
             + "; ".join(changes)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+
+if TYPE_CHECKING:
+    from simplax.hub import Model
+    from simplax.typing import Batch
 
 
 def evaluate(
@@ -25,7 +29,10 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token."""
+    """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
+
+    Models of text also tell it per character of what the scored tokens spell; special symbols spell nothing.
+    """
     import time
 
     import torch
@@ -42,6 +49,7 @@ def evaluate(
     value = loaded.nll(
         batch.tokens, given=batch.given, attend=batch.attend, draws=draws, seed=seed, batch_size=batch_size
     )
+    characters = count_characters(loaded, batch)
     result: dict[str, Any] = {
         "nats_per_token": value.nats_per_token,
         "ends": value.ends,
@@ -49,9 +57,11 @@ def evaluate(
         "monte_carlo_error": value.monte_carlo_error,
         "bits_per_token": value.bits_per_token,
         "perplexity": value.perplexity,
+        "nats_per_character": None if characters is None else value.nats_per_character(characters),
         "kind": "exact" if value.exact else "upper bound",
         "sequences": value.sequences,
         "scored_tokens": value.scored_tokens,
+        "characters": characters,
         "draws": value.draws,
         "data_entropy": loaded.config.task.entropy(),
     }
@@ -62,3 +72,16 @@ def evaluate(
     emit(
         json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})
     )
+
+
+def count_characters(model: Model, batch: Batch) -> int | None:
+    """Characters that the scored tokens stand for; None where tokens are not pieces of text."""
+    from simplax.data.text.tokenizers import Integers, Values
+
+    tokenizer = model.tokenizer
+    if tokenizer is None or isinstance(tokenizer, Integers | Values):
+        return None
+    special = {tokenizer.eos, tokenizer.bos}
+    rows = zip(batch.tokens.tolist(), batch.scored.tolist())
+    spelled = [[x for x, counts in zip(*row) if counts and x not in special] for row in rows]
+    return sum(len(tokenizer.decode(ids)) for ids in spelled) or None
