@@ -159,6 +159,7 @@ def utilisation(options: Options) -> dict[str, Any]:
             "tokens_per_second": config.run.batch_size * config.task.length / spread.median,
             "gflops": flop / spread.median / 1e9,
             "share": flop / spread.median / 1e9 / best,
+            "share_of": {name: flop / spread.median / 1e9 / rate for name, rate in rates.items()},
         }
     return {"matmul_gflops": rates, "precision": precision, "flop": flop, "modes": modes, "target": TARGET}
 

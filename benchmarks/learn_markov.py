@@ -1,6 +1,6 @@
 """Each discrete method learns a Markov chain whose entropy is known, and is measured against it.
 
-    python benchmarks/learn_markov.py                       all methods, about two minutes each on two idle cores
+    python benchmarks/learn_markov.py                       all methods, minutes each on a CPU
     python benchmarks/learn_markov.py --methods mdlm ar     some of them
     python benchmarks/learn_markov.py --out results/markov/results.json
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from simplax import functional
+from simplax.concentration import Vanishing
 from simplax.methods.uniform import UDLM, Simplax
 from simplax.objectives.bridge import SURROGATES, FiniteStep, bridge_kl, rate_density
 from simplax.processes.uniform import Prior
@@ -187,6 +188,9 @@ def test_float32_logits_survive_times_near_zero(name: str, rest: float) -> None:
     assert (gradient - expected).norm() < 1e-4 * expected.norm()
     step = bridge_kl(logits, x, state, one, alpha, Prior(k)).double()
     torch.testing.assert_close(step, bridge_kl(reference, x, state, one, alpha, Prior(k)), rtol=1e-4, atol=0)
+    joint = FiniteStep("loose_joint", 1)
+    values = [joint(v, x, state, 1 - 0.1 * (1 - alpha), alpha, one, Prior(k)) for v in (logits, reference)]
+    torch.testing.assert_close(values[0].double(), values[1], rtol=1e-4, atol=0)
 
 
 def test_published_numbers() -> None:
@@ -210,11 +214,18 @@ def test_finite_step_surrogates(c: Case, name: str) -> None:
     eta = () if name in ("bridge", "tight_discrete") else (c.eta,)
     function = functional.relaxed_bridge if name == "bridge" else getattr(functional, name)
     surrogate = FiniteStep(name, num_steps=50)
-    for state in (Dense(c.w), c.atoms):
+    for state in (Dense(c.w), c.atoms, *([c.marginal] if surrogate.linear else [])):
         value = surrogate(c.logits, c.x, state, c.alpha_s, c.alpha_t, c.eta, c.prior)
         exact = function(c.x, c.x_hat, state.dense(c.k).w, c.alpha_s, c.alpha_t, *eta, c.pi)
         torch.testing.assert_close(value, 50 * exact, rtol=1e-9, atol=1e-10)
-    if name != "bridge":
+    if (
+        surrogate.linear
+    ):  # the mean over decodes is then the value at the mean, which is what a marginal holds
+        corners = torch.eye(c.k, dtype=torch.float64)[:, None, None].expand(-1, 2, 3, -1)
+        at = function(c.x, c.x_hat, corners, c.alpha_s, c.alpha_t, *eta, c.pi)
+        exact = function(c.x, c.x_hat, c.w, c.alpha_s, c.alpha_t, *eta, c.pi)
+        torch.testing.assert_close((c.w * at.movedim(0, -1)).sum(-1), exact, rtol=1e-9, atol=1e-10)
+    else:
         with pytest.raises(ValueError, match="not linear in w: use form='atoms' or form='dense'"):
             surrogate(c.logits, c.x, c.marginal, c.alpha_s, c.alpha_t, c.eta, c.prior)
 
@@ -298,5 +309,12 @@ def test_what_methods_refuse() -> None:
         UDLM(weighting="flat")
     with pytest.raises(ValueError, match="unknown surrogate 'loose': choose one of bridge"):
         FiniteStep("loose")
+    with pytest.raises(ValueError, match="num_steps must be at least 1, got 0"):
+        FiniteStep("bridge", 0)
+    with pytest.raises(ValueError, match="tight_joint is not linear in w"):
+        Simplax(step=FiniteStep("tight_joint"))
+    for options in ({"times": TimeLaw(0.0)}, {"concentration": 0.0}, {"concentration": Vanishing(until=0.1)}):
+        with pytest.raises(ValueError, match="loose_joint has a simplex state as its target"):
+            Simplax(step=FiniteStep("loose_joint"), **options)
     with pytest.raises(ValueError, match="must have an attribute vocab_size"):
         UDLM().loss(torch.nn.Identity(), *problem())

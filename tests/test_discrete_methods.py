@@ -194,7 +194,7 @@ def test_methods_learn_in_seconds(name: str) -> None:
     assert ours < truth + 0.3 * (worst - truth), (ours, truth, worst)
 
 
-@pytest.mark.slow
+@pytest.mark.training
 @pytest.mark.parametrize("name", learn_markov.METHODS)
 def test_methods_learn_a_known_chain(name: str) -> None:
     """K = 8, L = 32: AR within 1 % of the entropy, the bounds within 5 %, all from above."""

@@ -45,15 +45,19 @@ def _check(k: Space, x_hat: Tensor, alpha_s: Scalar, alpha_t: Scalar, kappa: Sca
         raise ValueError("kappa must lie in [0, 1]: it is the weight of the reverse posterior")
 
 
+def outside_nucleus(probs: Tensor, top_p: float) -> Tensor:
+    """True on the categories a nucleus of mass `top_p` leaves out; see `nucleus`."""
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
+    ranked, order = torch.sort(probs.double(), dim=-1, descending=True, stable=True)
+    before = torch.nn.functional.pad(ranked.cumsum(-1)[..., :-1], (1, 0))
+    return torch.zeros_like(probs, dtype=torch.bool).scatter(-1, order, before > top_p)
+
+
 def nucleus(probs: Tensor, top_p: float) -> Tensor:
     """Keep the likeliest categories up to and with the one that takes their mass above `top_p`, and renormalise.
 
     A set whose mass is exactly `top_p` is not enough: the next category is kept too. Ties are cut by id.
     """
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
-    ranked, order = torch.sort(probs.double(), dim=-1, descending=True, stable=True)
-    before = torch.nn.functional.pad(ranked.cumsum(-1)[..., :-1], (1, 0))
-    dropped = torch.zeros_like(probs, dtype=torch.bool).scatter(-1, order, before > top_p)
-    kept = probs.masked_fill(dropped, 0.0)
+    kept = probs.masked_fill(outside_nucleus(probs, top_p), 0.0)
     return kept / kept.sum(-1, keepdim=True)

@@ -108,8 +108,16 @@ class Simplax(UniformMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_concentration(self.concentration)
-        form(self.form, self.reads_w)
+        chosen, concentration = form(self.form, self.reads_w), as_concentration(self.concentration)
+        if self.step is None:
+            return
+        if not (self.step.linear or chosen.readable):
+            raise ValueError(f"{self.step.surrogate} is not linear in w: use form='atoms' or form='dense'")
+        earliest = torch.tensor(_earliest(self.times, self.step), dtype=torch.float64)
+        if self.step.has_simplex_target and not (earliest > 0 and concentration(earliest) > 0):
+            raise ValueError(
+                f"{self.step.surrogate} has a simplex state as its target: times.low and eta must be above zero"
+            )
 
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         return bridge_loss(self, denoiser, batch, context, self, self.step)
@@ -146,10 +154,14 @@ def bridge_loss(
             rate_density(given, batch.tokens, state, alpha, weight, prior, batch.scored), batch.scored
         )
     logits = predict(denoiser, reads, t, batch, context)
-    earliest = method.times.low / 2 if step.has_simplex_target else 0.0
-    s = (t - 1.0 / step.num_steps).clamp(min=earliest)
+    s = (t - 1.0 / step.num_steps).clamp(min=_earliest(method.times, step))
     value = step(logits, batch.tokens, state, per_sample(method.schedule.alpha(s)), alpha, eta(s), prior)
     return scored(value if method.weighting == "elbo" else value / rate, batch)
+
+
+def _earliest(times: TimeLaw, step: FiniteStep) -> float:
+    """The earliest time a step may end at: there is no simplex state at time zero."""
+    return times.low / 2 if step.has_simplex_target else 0.0
 
 
 def _draw_state(

@@ -72,8 +72,8 @@ Objective = Callable[[Tensor, Tensor, SimplexState, Tensor, Tensor, Tensor, Prio
 class FiniteStep:
     """A surrogate of appendix E over steps of length 1/num_steps, times num_steps: the sum over a chain.
 
-    `bridge` is the paper's objective before its limit; `tight_discrete`, `tight_joint` and `loose_joint` are not
-    linear in w, or need eta at s, and want a drawn state.
+    `bridge` is the paper's objective before its limit. `tight_discrete` and `tight_joint` are not linear in w, so they
+    want a drawn state; `tight_joint` and `loose_joint` have a simplex state as their target and need eta at s.
     """
 
     surrogate: str = "bridge"
@@ -82,10 +82,17 @@ class FiniteStep:
     def __post_init__(self) -> None:
         if self.surrogate not in SURROGATES:
             raise ValueError(f"unknown surrogate {self.surrogate!r}: choose one of {', '.join(SURROGATES)}")
+        if self.num_steps < 1:
+            raise ValueError(f"num_steps must be at least 1, got {self.num_steps}")
 
     @property
     def has_simplex_target(self) -> bool:
         return SURROGATES[self.surrogate].has_simplex_target
+
+    @property
+    def linear(self) -> bool:
+        """Whether the value is linear in w, so that the mean of w will do for w."""
+        return SURROGATES[self.surrogate].linear
 
     def __call__(
         self,
@@ -97,6 +104,8 @@ class FiniteStep:
         eta_s: Tensor,
         prior: Prior,
     ) -> Tensor:
+        if isinstance(state, Marginal) and not self.linear:
+            raise ValueError(f"{self.surrogate} is not linear in w: use form='atoms' or form='dense'")
         return self.num_steps * SURROGATES[self.surrogate].value(
             logits, x, state, alpha_s, alpha_t, eta_s, prior
         )
@@ -106,6 +115,7 @@ class FiniteStep:
 class _Surrogate:
     value: Objective
     has_simplex_target: bool
+    linear: bool
 
 
 def _bridge(
@@ -130,18 +140,23 @@ def _dense_surrogate(function: Callable[..., Tensor], takes_eta: bool) -> Object
         eta_s: Tensor,
         prior: Prior,
     ) -> Tensor:
-        if isinstance(state, Marginal):
-            raise ValueError("this surrogate is not linear in w: use form='atoms' or form='dense'")
-        w = state.dense(prior.size).w.to(logits.dtype)
+        # in float64: 1 - alpha_s may be below what float32 tells from zero
+        x_hat, w = torch.softmax(logits.double(), dim=-1), state.dense(prior.size).w
         scalars = (alpha_s, alpha_t, eta_s) if takes_eta else (alpha_s, alpha_t)
-        return function(x, torch.softmax(logits, -1), w, *scalars, prior.dense(logits), validate=False)
+        return function(x, x_hat, w, *scalars, prior.dense(x_hat), validate=False).to(logits.dtype)
 
     return value
 
 
 SURROGATES = {
-    "bridge": _Surrogate(_bridge, False),
-    "tight_discrete": _Surrogate(_dense_surrogate(functional.tight_discrete, False), False),
-    "tight_joint": _Surrogate(_dense_surrogate(functional.tight_joint, True), True),
-    "loose_joint": _Surrogate(_dense_surrogate(functional.loose_joint, True), True),
+    "bridge": _Surrogate(_bridge, has_simplex_target=False, linear=True),
+    "tight_discrete": _Surrogate(
+        _dense_surrogate(functional.tight_discrete, False), has_simplex_target=False, linear=False
+    ),
+    "tight_joint": _Surrogate(
+        _dense_surrogate(functional.tight_joint, True), has_simplex_target=True, linear=False
+    ),
+    "loose_joint": _Surrogate(
+        _dense_surrogate(functional.loose_joint, True), has_simplex_target=True, linear=True
+    ),
 }

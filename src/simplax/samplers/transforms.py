@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from simplax.functional.sampling import outside_nucleus
+
 LogitTransform = Callable[[Tensor], Tensor]
 
 
@@ -18,18 +20,12 @@ def temperature(value: float) -> LogitTransform:
 
 
 def nucleus(top_p: float) -> LogitTransform:
-    """Keep the likeliest categories up to and with the one that takes their mass above `top_p`."""
+    """`functional.nucleus` on logits: what it leaves out becomes impossible."""
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
-
-    def transform(logits: Tensor) -> Tensor:
-        ranked, order = torch.sort(logits, dim=-1, descending=True)
-        mass = torch.softmax(ranked.double(), dim=-1)
-        before = mass.cumsum(-1) - mass
-        cut = torch.zeros_like(before, dtype=torch.bool).scatter(-1, order, before > top_p)
-        return logits.masked_fill(cut, -torch.inf)
-
-    return transform
+    return lambda logits: logits.masked_fill(
+        outside_nucleus(torch.softmax(logits, dim=-1), top_p), -torch.inf
+    )
 
 
 def compose(*transforms: LogitTransform) -> LogitTransform:
