@@ -56,7 +56,7 @@ class CrossEntropy(Rows):
 
 @dataclass(frozen=True)
 class Bridge(Rows):
-    """`rate` times the restored density of the relaxed bridge (eq. 16 of the paper) under a uniform prior.
+    """`rate` times the restored density of the relaxed bridge (eq. 17 of the paper) under a uniform prior.
 
     The state is w = sum_j weights_j e_{ids_j} + base pi; `base` is None when it has no such part. With
     y = p_hat / pi = K alpha x_hat + 1 - alpha, y_bar = p / pi and f = 1/y - 1/y_bar + log(y / y_bar) / y_bar, category
@@ -122,8 +122,7 @@ class Bridge(Rows):
         if self.second is None:
             deficit.mul_(self.first.to(x_hat.dtype))
         else:
-            slope = deficit * self.second.to(x_hat.dtype)
-            deficit.mul_(slope.add_(self.first.to(x_hat.dtype)))
+            deficit.mul_(torch.addcmul(self.first.to(x_hat.dtype), deficit, self.second.to(x_hat.dtype)))
         inverse = torch.addcmul(self.b, at_ids, self.gain).reciprocal_()
         sparse = torch.addcmul(self.linear, self.square, inverse, value=-1).mul_(inverse).mul_(at_ids)
         flow = deficit.mul_(x_hat)

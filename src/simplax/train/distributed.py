@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ def connect(device: str = "auto") -> Iterator[World]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)
+        # a process that leaves while another still talks to it can abort that one
+        dist.barrier()
     finally:
         if not joined:
             dist.destroy_process_group()
@@ -112,10 +115,13 @@ def shard(denoiser: nn.Module, world: World) -> None:
 
 def replicate(objective: nn.Module, world: World, has_unused: bool) -> nn.Module:
     """DDP around the loss as a whole, so that a method may call its network in any way it likes."""
-    return nn.parallel.DistributedDataParallel(
-        objective,
-        device_ids=None,
-        broadcast_buffers=False,
-        find_unused_parameters=has_unused,
-        gradient_as_bucket_view=True,
-    )
+    with warnings.catch_warnings():
+        # newer torch has another name for it, which the oldest one we allow does not know
+        warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+        return nn.parallel.DistributedDataParallel(
+            objective,
+            device_ids=None,
+            broadcast_buffers=False,
+            find_unused_parameters=has_unused,
+            gradient_as_bucket_view=True,
+        )
