@@ -105,7 +105,12 @@ class Bench:
             "floor": self.train_floor,
             "UDLM": lambda: self.train(self.udlm),
             "Simplax": lambda: self.train(self.simplax),
+        }
+
+    def other_trainers(self) -> dict[str, Contestant]:
+        return {
             "Simplax, atoms": lambda: self.train(replace(self.simplax, form="atoms")),
+            "dense": self.train_literal,
         }
 
     def _plain_cross_entropy(self, logits: Tensor) -> Tensor:
@@ -161,7 +166,13 @@ class Bench:
             "floor": lambda: [self._forward() for _ in range(2)],
             "UDLM": lambda: self._sample(Ancestral(times=times)),
             "Simplax": lambda: self._sample(SimplaxSampler(times=times, eta=ETA)),
+        }
+
+    def other_samplers(self) -> dict[str, Contestant]:
+        times = Grid(0.5 + 1 / CHAIN, 0.5 - 1 / CHAIN)
+        return {
             "Simplax, atoms": lambda: self._sample(SimplaxSampler(times=times, eta=ETA, form="atoms")),
+            "dense": self.sample_literal,
         }
 
     def sample_literal(self) -> None:
