@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simplax.config import RunConfig, SamplingDefaults
-from simplax.methods import AR, CANDI, MDLM, UDLM, Curriculum, Duo, DuoBase, Method, SFLMAdaptive, Simplax
+from simplax.methods import (
+    AR,
+    CANDI,
+    MDLM,
+    UDLM,
+    Adaptation,
+    Curriculum,
+    Duo,
+    DuoBase,
+    Method,
+    SFLMAdaptive,
+    Simplax,
+)
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
 from simplax.recipes.registry import recipe
@@ -53,7 +65,7 @@ OWT_METHODS: dict[str, Method] = {
     "duo": Duo(curriculum=Curriculum(end=500_000, gammas=(-3.55, -1.85))),
     **PUBLISHED,
     "candi": CANDI(ranks=(0.05, 0.25)),
-    "sflm_adaptive": SFLMAdaptive(truncation=0.121),
+    "sflm_adaptive": SFLMAdaptive(truncation=0.121, adaptation=Adaptation(buffer=50 * 512)),
 }
 _SIMPLAX = Simplax(weighting="constant", concentration=0.01)
 _READS_W = replace(_SIMPLAX, form="atoms", reads_w=True)
