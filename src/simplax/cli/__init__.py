@@ -17,6 +17,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "sample": ("sample", "draw sequences from a model"),
     "infill": ("infill", "fill in the gaps of texts with a model"),
     "evaluate": ("evaluate", "measure a model"),
+    "frontier": ("frontier", "perplexity against entropy over temperatures, several models"),
+    "compare": ("compare", "print results side by side and mark settings that differ"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
     "figure": ("figure", "draw one puzzle as several models fill it in"),

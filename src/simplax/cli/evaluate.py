@@ -12,6 +12,10 @@ from simplax.errors import UserError
 # name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line
 EVALUATIONS: dict[str, tuple[str, str]] = {
     "likelihood": ("simplax.cli.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
+    "generative": (
+        "simplax.cli.evaluations.generative",
+        "perplexity, entropy and repetition of generated text",
+    ),
     "sudoku": ("simplax.cli.evaluations.sudoku", "boards solved, cells right, boards valid, by clue count"),
 }
 

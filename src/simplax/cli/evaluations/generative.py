@@ -1,0 +1,112 @@
+"""`simplax evaluate MODEL generative`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from simplax.cli.evaluations.record import Out, keep
+from simplax.cli.frontier import Data, ScorerName, TopP, human_text, rich_table
+from simplax.cli.output import emit
+from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.progress import progress
+from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+
+
+def evaluate(
+    model: ModelName,
+    /,
+    *,
+    scorer: ScorerName = "smollm2",
+    num: Annotated[int, tyro.conf.arg(help="how many sequences")] = 128,
+    steps: Steps = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    eta: Eta = None,
+    seed: Seed = 0,
+    data: Data = None,
+    batch_size: BatchSize = 64,
+    out: Out = None,
+    weights: Weights = "ema",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Perplexity, entropy and the columns that catch cheating, of sequences drawn at one setting.
+
+    Human text and rows that have learned nothing are measured beside them. One setting says little: a lower temperature
+    lowers perplexity and entropy together, so compare models with `simplax frontier`.
+    """
+    import numpy as np
+    import torch
+
+    from simplax.evaluate.frontier.entrants import check, draw
+    from simplax.evaluate.frontier.yardstick import Yardstick
+    from simplax.evaluate.text import load_scorer
+    from simplax.hub import from_pretrained
+    from simplax.manifest import manifest
+
+    concentration = read_eta(eta)
+    loaded = from_pretrained(model, weights=weights, device=device)
+    prepared = human_text(loaded, data)
+    check(loaded, prepared, loaded.config.name)
+    judge = load_scorer(scorer, device=device)
+    yardstick = Yardstick(prepared, judge, num, seed)
+    with progress("sampling", num) as done:
+        drawn = draw(
+            loaded,
+            num=num,
+            num_steps=steps,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            eta=concentration,
+            batch_size=batch_size,
+            progress=done,
+        )
+    with progress("scoring human text", len(yardstick.held_out)) as done:
+        yardstick.reference(done)
+    rows: list[dict[str, Any]] = [{"kind": "data", "row": "data", **yardstick.human()}]
+    for name, control in yardstick.controls.items():
+        with progress(f"scoring {name}", num) as done:
+            measured = yardstick.measure(control.ids, done)
+        rows.append({"kind": "control", "row": name, "note": control.note, **measured})
+    with progress("scoring samples", num) as done:
+        own = yardstick.measure(torch.from_numpy(drawn.ids.astype(np.int64)), done)
+    defaults = loaded.config.sampling
+    result = {
+        "nfe": drawn.nfe,
+        "seconds": drawn.seconds,
+        **{name: value for name, value in own.items() if name != "per_sample"},
+        "data": rows[0],
+        "controls": [
+            {name: value for name, value in row.items() if name not in ("per_sample", "text")}
+            for row in rows[1:]
+        ],
+    }
+    record = manifest(
+        loaded,
+        sampler=loaded.sampler(concentration),
+        num_steps=drawn.num_steps,
+        nfe=drawn.nfe,
+        seeds=range(seed, seed + num),
+        temperature=defaults.temperature if temperature is None else temperature,
+        top_p=defaults.top_p if top_p is None else top_p,
+        evaluation="generative",
+        measured_with=yardstick.identity,
+        result=result,
+    )
+    written = keep(record, "generative", Path(model), out)
+    shown = [*rows, {"kind": "own", "row": loaded.config.name, **own}]
+    emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(shown, judge.name, written))
+
+
+def _shown(rows: list[dict[str, Any]], scorer: str, written: str | None) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    from simplax.evaluate.frontier.tables import set_table, summary
+
+    about = Text(f"Perplexity under {scorer}. {summary(rows)}\n")
+    return Group(about, rich_table(set_table(rows)), Text("" if written is None else f"\n{written}"))

@@ -1,0 +1,275 @@
+"""`simplax frontier MODEL...`: perplexity against entropy, over temperatures and network calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from simplax.cli.output import emit, say, table
+from simplax.cli.parsing import Device, Json, Weights, run
+from simplax.cli.sampling import BatchSize, Eta, Seed, read_eta
+from simplax.errors import UserError
+
+if TYPE_CHECKING:
+    from simplax.data.text import Prepared
+    from simplax.evaluate.frontier.pace import Event
+    from simplax.evaluate.frontier.protocol import Protocol
+    from simplax.evaluate.frontier.sweep import Entrant
+    from simplax.evaluate.frontier.tables import Table
+
+ScorerName = Annotated[
+    str,
+    tyro.conf.arg(
+        metavar="NAME",
+        help="smollm2, gpt2-large, gpt2-xl, llama-2-7b, another causal model of the hub, or a folder with one",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    tyro.conf.arg(metavar="PREPARED", help="directory with the human text; what the model was trained on"),
+]
+TopP = Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")]
+
+
+def main(arguments: list[str]) -> None:
+    run(frontier, arguments, "simplax frontier")
+
+
+def frontier(
+    models: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="MODEL", help="runs, exported models or bundled names; a curve each"),
+    ],
+    /,
+    *,
+    protocol: Annotated[
+        Literal["mini", "paper"],
+        tyro.conf.arg(
+            help="mini: 5 temperatures, 8, 32 and 128 steps, 128 samples; paper: 15, 8 to 1,024, 1,024"
+        ),
+    ] = "mini",
+    temperatures: Annotated[
+        tuple[float, ...] | None, tyro.conf.arg(metavar="T", help="instead of the protocol's")
+    ] = None,
+    steps: Annotated[
+        tuple[int, ...] | None, tyro.conf.arg(metavar="N", help="network calls, instead of the protocol's")
+    ] = None,
+    num: Annotated[int | None, tyro.conf.arg(help="samples per point, instead of the protocol's")] = None,
+    scorer: ScorerName = "smollm2",
+    data: Data = None,
+    eta: Eta = None,
+    top_p: TopP = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = 64,
+    out: Annotated[
+        Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
+    ] = Path("frontier"),
+    weights: Weights = "ema",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Perplexity against entropy as temperature changes, for any models of one corpus, read at the data's entropy.
+
+    Human text and rows that fool perplexity are measured beside them. Running the same command
+    again continues it: every point is kept under the hash of all that decides it.
+    """
+    from simplax.evaluate.frontier.matches import matches
+    from simplax.evaluate.frontier.protocol import choose
+    from simplax.evaluate.frontier.report import shortened, write_study
+    from simplax.evaluate.frontier.store import Store
+    from simplax.evaluate.frontier.sweep import Sweep
+    from simplax.evaluate.frontier.yardstick import Yardstick
+    from simplax.evaluate.text import load_scorer
+    from simplax.manifest import environment
+    from simplax.viz.figures import pyplot
+
+    chosen = choose(protocol, temperatures, steps, num)
+    if batch_size < 1:
+        raise UserError(f"the batch size must be at least 1, got {batch_size}.")
+    pyplot()  # a missing matplotlib is told before the work, not after it
+    entrants, prepared, described = _entrants(
+        models, chosen, data, seed, read_eta(eta), top_p, weights, device
+    )
+    judge = load_scorer(scorer, device=device)
+    yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
+    with _watching() as watch:
+        rows = Sweep(entrants, yardstick, Store(out), watch, batch_size).run()
+    found = matches(rows, seed)
+    setting = _sentence(chosen, prepared.length, seed)
+    record = {
+        **environment(),
+        "evaluation": "frontier",
+        "models": described,
+        "protocol": {
+            "name": chosen.name,
+            "temperatures": list(chosen.temperatures),
+            "steps": list(chosen.steps),
+            "num": chosen.num,
+        },
+        "seeds": {"first": seed, "count": chosen.num},
+        "eta": eta,
+        "top_p": top_p,
+        "weights": weights,
+        "measured_with": yardstick.identity,
+        "result": {
+            "data": shortened(rows[:1])[0],
+            "controls": shortened([row for row in rows if row["kind"] == "control"]),
+            "points": shortened([row for row in rows if row["kind"] == "model"]),
+            "matches": found,
+        },
+    }
+    written = write_study(out, record, rows, found, scorer=judge.name, setting=setting)
+    emit(json, {**record, "written": written}, lambda: _shown(rows, found, judge.name, setting, written))
+
+
+def _entrants(
+    models: Sequence[str],
+    chosen: Protocol,
+    data: Path | None,
+    seed: int,
+    eta: Any,
+    top_p: float | None,
+    weights: Any,
+    device: str,
+) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
+    """Every model with its points, all checked against the data before anything is drawn."""
+    from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
+    from simplax.evaluate.frontier.sweep import Entrant
+    from simplax.hub import from_pretrained
+
+    if not models:
+        raise UserError("name at least one model.")
+    entrants, described = [], []
+    prepared: Prepared | None = None
+    for name, label in zip(models, labels(models)):
+        model = from_pretrained(name, weights=weights, device=device)
+        prepared = human_text(model, data) if prepared is None else prepared
+        check(model, prepared, label)
+        load = _loader(name, weights, device)
+        entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
+        described.append({"row": label, "method": name_of(model), **model.describe()})
+    assert prepared is not None
+    return entrants, prepared, described
+
+
+def _loader(name: str, weights: Any, device: str) -> Callable[[], Any]:
+    from simplax.hub import from_pretrained
+
+    return lambda: from_pretrained(name, weights=weights, device=device)
+
+
+def human_text(model: Any, data: Path | None) -> Prepared:
+    """The prepared data that was named, or the data of the model."""
+    from simplax.data.text import Prepared
+    from simplax.tasks import TextTask
+
+    if data is not None:
+        return Prepared.open(data)
+    task = model.config.task
+    if not isinstance(task, TextTask):
+        raise UserError(f"the model {model.config.name!r} was not trained on text: name one that was.")
+    if task.corpus == "synthetic":
+        raise UserError("this model was trained on random tokens: name prepared text with --data.")
+    return task.prepared()
+
+
+def _sentence(chosen: Protocol, length: int, seed: int) -> str:
+    heat = chosen.temperatures
+    return (
+        f"Protocol {chosen.name}: {len(heat)} temperature{'s' * (len(heat) > 1)} from {heat[0]:g} to {heat[-1]:g}, "
+        f"{chosen.num:,} samples of {length:,} tokens per point, seeds from {seed}."
+    )
+
+
+def _shown(
+    rows: list[dict[str, Any]], found: list[dict[str, Any]], scorer: str, setting: str, written: list[str]
+) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    from simplax.evaluate.frontier.tables import LEGEND, main_table, matched_table, summary
+
+    marks = [Text(f"  {mark} {what}") for mark, what in LEGEND.items()]
+    head = [Text(f"{setting}\nPerplexity under {scorer}. {summary(rows)}\n")]
+    files = Text("\n" + "\n".join(written))
+    return Group(
+        *head,
+        rich_table(main_table(rows, found)),
+        Text(),
+        *marks,
+        Text(),
+        rich_table(matched_table(found)),
+        files,
+    )
+
+
+def rich_table(one: Table) -> Any:
+    from rich.text import Text
+
+    lines: list[list[Any]] = [
+        [Text(cell, style="bold" if (i, j) in one.strong else "") for j, cell in enumerate(line)]
+        for i, line in enumerate(one.rows)
+    ]
+    return table(one.columns, lines)
+
+
+@contextmanager
+def _watching() -> Iterator[Callable[[Event], None]]:
+    """A bar with the rate and the time left for people, a line per finished set for log files."""
+    if not sys.stderr.isatty():
+        yield _log
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("frontier", total=None, now="")
+
+        def show(event: Event) -> None:
+            bar.update(
+                task, completed=event.finished, total=event.total, description=event.what, now=_now(event)
+            )
+            if event.record is not None and not event.kept:
+                bar.console.print(_line(event), highlight=False, markup=False)
+
+        yield show
+
+
+def _now(event: Event) -> str:
+    rate = "" if event.rate is None else f", {event.rate:.3g}/s"
+    left = "" if event.left is None else f", {duration(event.left)} left"
+    return f"{event.work} {event.done}/{event.of}{rate}{left}"
+
+
+def _log(event: Event) -> None:
+    if event.record is not None and not event.kept:
+        say(_line(event))
+
+
+def _line(event: Event) -> str:
+    from simplax.evaluate.frontier.tables import number, perplexity
+
+    columns = (event.record or {})["columns"]
+    left = "" if event.left is None else f"; {duration(event.left)} left"
+    return (
+        f"[{event.finished}/{event.total}] {event.what}: PPL {perplexity(columns['perplexity'])}, "
+        f"entropy {number(columns['entropy'], '.3f')}{left}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Roughly how long, in the two largest units that matter."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes >= 10 else f"{minutes} min {rest} s" if minutes else f"{rest} s"
