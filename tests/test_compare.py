@@ -120,7 +120,7 @@ def test_frontiers_show_matches_and_controls(tmp_path: Path, capsys: pytest.Capt
     store(tmp_path / "study" / "frontier.json", frontier())
     other = store(tmp_path / "b.json", frontier(measured_with={"scorer": {"name": "other"}}))
     rows = json.loads(compared(capsys, str(tmp_path / "study"), other, "--json"))["frontier"]
-    assert [row["row"] for row in rows] == ["m, NFE 8", "periodic-k*"] * 2
+    assert [row["row"] for row in rows] == ["m, 8 steps", "periodic-k*"] * 2
     assert rows[0]["values"]["PPL at the data's entropy"][0] == pytest.approx(40)
     assert rows[1]["values"]["caught by"] == "rep_2"
     assert list(rows[2]["differs"]) == ["measured_with.scorer.name"]

@@ -117,9 +117,16 @@ def test_the_main_table_never_praises_what_does_not_compare() -> None:
     assert cells["b"] == ["", "30.0 (4.38)§", ""]
     assert cells["c"] == ["", "5.0 (4.39)!", ""]
     assert cells["periodic-k*"] == ["6.0 (4.40)§", "", ""] and cells["data"] == ["10.0 (4.40)", "", ""]
-    assert table.strong == {(1, 2)}  # c is lower, but below the data
-    assert "**30.0 (4.38)§**" in table.markdown()
+    assert table.strong == {(0, 2)}  # b is lower, but repeats itself; c is below the data
+    assert "**40.0 (4.40)**" in table.markdown()
     assert "not reached" in matched_table(found).rows[-1]
+
+
+def test_an_interpolated_perplexity_below_the_data_is_flagged_where_no_point_is_near() -> None:
+    rows = [data(4.4, 10.0), point(0.9, 4.2, 5.0), point(1.1, 4.6, 6.0)]
+    (found,) = matches(rows)
+    assert found["flags"] == ["perplexity below data"]
+    assert found["interpolated"]["perplexity"] == pytest.approx(math.sqrt(30))
 
 
 def test_network_calls_that_differ_from_the_steps_are_told() -> None:
@@ -137,7 +144,7 @@ def test_texts_are_the_first_and_are_cut_after_a_word() -> None:
     assert excerpt("x" * 20, 8) == "x" * 8 + " [...]"
     rows = [data(4.4, 10.0), point(1.0, 4.4, 20.0, text="long " * 200)]
     page = texts_page(rows, matches(rows))
-    assert "## NFE 8" in page and "long [...]" in page and "human text" in page
+    assert "## 8 steps" in page and "long [...]" in page and "human text" in page
 
 
 def test_numbers_fit_tables() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,12 @@ def test_what_does_not_compare_is_refused(prepared: Prepared, udlm: Model, tmp_p
         check(udlm, other, "udlm")
     with pytest.raises(UserError, match="held-out sequences"):
         Yardstick(prepared, Counts(), 10_000)
+
+
+def test_weights_that_change_under_way_are_refused(prepared: Prepared, udlm: Model, tmp_path: Path) -> None:
+    later = replace(udlm, origin={**udlm.origin, "sha256": "of a later checkpoint"})
+    with pytest.raises(UserError, match="changed while the frontier ran"):
+        sweep(prepared, udlm, tmp_path, load=lambda: later)
 
 
 @pytest.fixture(scope="module")

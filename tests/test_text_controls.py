@@ -223,7 +223,13 @@ class Induction:
     def identity(self) -> dict[str, Any]:
         return {"name": self.name}
 
-    def score(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Scored:
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        longest: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scored:
         numbers = {piece: number for number, piece in enumerate(self.corpus.pieces)}
         nll, ranks, states = [], [], []
         for text in texts:

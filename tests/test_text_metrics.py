@@ -148,7 +148,13 @@ class Lengths:
     name = "letters"
     identity: dict[str, Any] = {"name": "letters"}  # noqa: RUF012
 
-    def score(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Scored:
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        longest: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scored:
         nll = [torch.tensor([float(len(word)) for word in text.split()]) for text in texts]
         states = torch.stack([torch.tensor([len(n), float(n.sum())]) for n in nll])
         return Scored(nll, [n.long() for n in nll], states)

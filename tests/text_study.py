@@ -51,7 +51,13 @@ class Counts:
     def __init__(self) -> None:
         self.texts = 0
 
-    def score(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Scored:
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        longest: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scored:
         places = [torch.tensor([self.order.find(c) % 30 for c in text]) for text in texts]
         self.texts += len(texts)
         if progress is not None:

@@ -92,6 +92,8 @@ def frontier(
     chosen = choose(protocol, temperatures, steps, num)
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
+    if seed < 0:
+        raise UserError(f"the seed must not be negative, got {seed}.")
     pyplot()  # a missing matplotlib is told before the work, not after it
     entrants, prepared, described = _entrants(
         models, chosen, data, seed, read_eta(eta), top_p, weights, device
@@ -154,6 +156,8 @@ def _entrants(
         load = _loader(name, weights, device)
         entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
+    if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
+        raise UserError("these models have different top-p by default: say one for all with --top-p.")
     assert prepared is not None
     return entrants, prepared, described
 

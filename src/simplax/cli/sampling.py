@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from simplax.concentration import Concentration
 
 Steps = Annotated[
-    int | None, tyro.conf.arg(metavar="N", help="steps of the sampler: network calls per board")
+    int | None, tyro.conf.arg(metavar="N", help="steps of the sampler: network calls per answer")
 ]
 Eta = Annotated[
     str | None,

@@ -156,9 +156,11 @@ def _frontier(record: Mapping[str, Any]) -> Reading:
             "PPL at the data's entropy": None if between is None else list(between.values()),
             "match": "; ".join(match["notes"]),
         }
-        lines.append(Line(f"{match['row']}, NFE {match['num_steps']}", values))
+        lines.append(Line(f"{match['row']}, {match['num_steps']} steps", {"NFE": match["nfe"], **values}))
     lines += [Line(row["row"], _text_values(row)) for row in result["controls"]]
-    return lines, {}
+    used = [match["settings"] for match in result["matches"] if "settings" in match]
+    names = ("top_p", "device", "dtype", "torch")
+    return lines, {f"used.{name}": sorted({str(each[name]) for each in used}) for name in names}
 
 
 def _text_values(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def draw_frontier(
         for number, name in enumerate(names):
             if (name, count) in curves:
                 _curve(axes, curves[name, count], number, name)
-        axes.set_title(f"NFE {count:,}", fontsize=10)
+        axes.set_title(f"{count:,} steps", fontsize=10)
         axes.set_yscale("log")
         axes.grid(alpha=0.25, which="both", linewidth=0.5)
     for axes in panels[len(counts) :]:

@@ -41,12 +41,15 @@ def evaluate(
     import numpy as np
     import torch
 
+    from simplax.errors import UserError
     from simplax.evaluate.frontier.entrants import check, draw
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
+    if seed < 0:
+        raise UserError(f"the seed must not be negative, got {seed}.")
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     prepared = human_text(loaded, data)

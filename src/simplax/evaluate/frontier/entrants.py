@@ -125,7 +125,9 @@ def draw(
         raise UserError(
             f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
         )
-    start, parts, calls, steps = time.perf_counter(), [], 0.0, 0
+    fixed = model.sampler(eta).steps_for(model.config.task.length)
+    steps = fixed or num_steps or model.config.sampling.num_steps
+    start, parts, calls = time.perf_counter(), [], 0.0
     for first in range(0, num, batch_size):
         count = min(batch_size, num - first)
         drawn = model.sample(
@@ -138,7 +140,7 @@ def draw(
             batch_size=count,
         )
         parts.append(drawn.tokens.cpu().numpy())
-        calls, steps = calls + drawn.nfe * count, len(drawn.times) - 1
+        calls += drawn.nfe * count
         if progress is not None:
             progress(first + count)
     return Drawn(np.concatenate(parts), calls / num, steps, time.perf_counter() - start)

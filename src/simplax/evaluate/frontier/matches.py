@@ -8,6 +8,7 @@ from typing import Any
 
 from simplax.errors import UserError
 from simplax.evaluate.frontier.curve import bootstrap, read
+from simplax.evaluate.text.measure import BELOW_DATA
 
 Row = Mapping[str, Any]
 
@@ -43,12 +44,16 @@ def _match(points: list[Row], data: Mapping[str, float], seed: int) -> dict[str,
         "row", "method", "num_steps", "nfe", "temperature", "num", "intervals", "columns", "flags", "text",
         "settings", "seconds", "key",
     )  # fmt: skip
-    between = None
+    between, caught = None, list(point["flags"])
     if reading.perplexity is not None:
         low, high = reading.interval or (None, None)
         between = {"perplexity": reading.perplexity, "low": low, "high": high}
+        surely = reading.perplexity if high is None else high
+        if surely < data["perplexity"] and BELOW_DATA not in caught:
+            caught.insert(0, BELOW_DATA)  # no swept point need lie near enough for its own flag
     return {
         **{name: point[name] for name in kept if name in point},
+        "flags": caught,
         "entropy": entropies[reading.place],
         "entropy_gap": reading.gap,
         "perplexity": point["columns"]["perplexity"],

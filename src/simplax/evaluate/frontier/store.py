@@ -29,6 +29,8 @@ MEASURING = (
     "evaluate/text",
     "evaluate/frontier/curve.py",
     "evaluate/frontier/yardstick.py",
+    "data/text/tokenizers.py",
+    "data/text/subwords.py",
 )
 _ROOT = Path(__file__).parents[2]
 
@@ -52,8 +54,9 @@ def code(parts: tuple[str, ...]) -> str:
 
 
 def sampling_code(*objects: object) -> str:
-    """Of what draws tokens: the parts all share, and the files that these objects' classes are written in."""
-    files = {Path(inspect.getfile(type(one))) for one in objects}
+    """Of what draws tokens: the parts all share, and the files of these objects' classes and their bases."""
+    classes = {one for each in objects for one in type(each).__mro__ if one.__module__.startswith("simplax")}
+    files = {Path(inspect.getfile(one)) for one in classes}
     own = sorted(path.relative_to(_ROOT).as_posix() for path in files if path.is_relative_to(_ROOT))
     return code((*SAMPLING, *own))
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from simplax.concentration import Concentration
+from simplax.errors import UserError
 from simplax.evaluate.frontier.entrants import Job, draw
 from simplax.evaluate.frontier.pace import Event, Pace, Work
 from simplax.evaluate.frontier.store import Drawn, Store, digest
@@ -148,6 +149,10 @@ class Sweep:
         if self._loaded is None or self._loaded[0] is not entrant:
             self._loaded = None  # the last model goes before the next comes
             self._loaded = (entrant, entrant.load())
+            if self._loaded[1].origin.get("sha256") != job.settings["weights"]:
+                raise UserError(
+                    f"the weights of {job.label} changed while the frontier ran: let its training end, then run again."
+                )
         drawn = draw(
             self._loaded[1],
             num=one.num,

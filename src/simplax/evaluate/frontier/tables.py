@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simplax.evaluate.frontier.matches import data_row
+from simplax.evaluate.text.measure import BELOW_DATA
 
 Row = Mapping[str, Any]
 OFF, EDGE, BELOW, CAUGHT = "†", "‡", "!", "§"
@@ -17,7 +18,8 @@ LEGEND = {
     BELOW: "perplexity below the data's own: a warning, not a success",
     CAUGHT: "other columns tell this set from human text (see the columns)",
 }
-_BELOW_DATA = "perplexity below data"
+# what a generator shows that repeats itself, within a sample or from one to the next
+_REPEATS = {"rep_1", "rep_2", "rep_3", "seq_rep_4_pass", "unique_rows", "distinct_4", "entropy_pooled"}
 _BRIEF = ("rep_2", "seq_rep_4_pass", "unique_rows", "rank_chi2_z", "energy_z", "typicality_z", "mmd_z")
 
 
@@ -117,7 +119,7 @@ def set_table(rows: Sequence[Row]) -> Table:
 def columns_table(rows: Sequence[Row], found: Sequence[Row]) -> Table:
     """Everything that was measured, for the data, the controls and every match."""
     sets = [*((row["row"], row) for row in rows if row["kind"] != "model")]
-    sets += [(f"{m['row']}, NFE {m['num_steps']:,}, T {m['temperature']:g}", m) for m in found]
+    sets += [(f"{m['row']}, {m['num_steps']:,} steps, T {m['temperature']:g}", m) for m in found]
     names = list(dict.fromkeys(name for _, row in sets for name in row["columns"]))
     lines = [
         [label, *(number(row["columns"].get(name)) for name in names), ", ".join(row["flags"])]
@@ -164,8 +166,8 @@ def _marks(row: Row) -> list[str]:
     return [
         *([OFF] if any(note.startswith("entropy off") for note in notes) else []),
         *([EDGE] if any(note.startswith("edge") for note in notes) else []),
-        *([BELOW] if _BELOW_DATA in flags else []),
-        *([CAUGHT] if any(flag != _BELOW_DATA for flag in flags) else []),
+        *([BELOW] if BELOW_DATA in flags else []),
+        *([CAUGHT] if any(flag != BELOW_DATA for flag in flags) else []),
     ]
 
 
@@ -175,8 +177,15 @@ def _cell(match: Row) -> str:
 
 
 def _best(found: Sequence[Row]) -> Row | None:
-    """The lowest perplexity of matches that compare: near the data's entropy, inside the sweep, not below the data."""
-    fair = [m for m in found if not {OFF, EDGE, BELOW} & set(_marks(m))]
+    """The lowest perplexity of matches that compare: near the data's entropy, inside the sweep, not below the data,
+    not caught repeating itself, and with no more calls than the others."""
+    fair = [
+        match
+        for match in found
+        if not {OFF, EDGE, BELOW} & set(_marks(match))
+        and not _REPEATS & set(match["flags"])
+        and round(match["nfe"]) <= match["num_steps"]
+    ]
     return min(fair, key=lambda m: m["perplexity"], default=None) if len(found) > 1 else None
 
 

@@ -22,14 +22,14 @@ def excerpt(text: str, longest: int = LONGEST) -> str:
 
 
 def texts_page(rows: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: one table per number of network calls, then the data and the controls."""
+    """Markdown: one table per number of steps, then the data and the controls."""
     parts = [
         "# Sample texts\n",
         f"The first sequence by seed at each matched point, cut with {CUT} and not chosen by anyone.\n",
     ]
     for count in sorted({match["num_steps"] for match in found}):
         here = [match for match in found if match["num_steps"] == count]
-        parts += [f"## NFE {count:,}\n", _table([(m["row"], m) for m in here])]
+        parts += [f"## {count:,} steps\n", _table([(m["row"], m) for m in here])]
     others = [data_row(rows), *(row for row in rows if row["kind"] == "control")]
     parts += ["## Data and controls\n", _table([(row["row"], row) for row in others])]
     return "\n".join(parts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ from simplax.errors import UserError
 from simplax.evaluate.frontier.curve import bootstrap
 from simplax.evaluate.frontier.store import MEASURING, code, digest
 from simplax.evaluate.text import Control, Reference, Scorer, flags, measure
+from simplax.evaluate.text.causal import END
 
 Progress = Callable[[int], None]
 HUMAN = 4
 """Held-out rows for every sample of a point, where the data has so many: half of what is needed at the least."""
+_LIBRARIES = ("torch", "transformers", "tokenizers", "gguf")
 _TRAIN_TOKENS = 1 << 22
 """Tokens of the training split that controls take their frequencies and phrases from."""
 
@@ -55,6 +59,7 @@ class Yardstick:
             "num": self.num,
             "seed": self.seed,
             "code": code(MEASURING),
+            "versions": {name: version(name) for name in _LIBRARIES if find_spec(name) is not None},
         }
 
     @cached_property
@@ -93,7 +98,13 @@ class Yardstick:
         return self.reference().controls(train, self.decode, self.prepared.vocab_size)
 
     def decode(self, ids: Tensor) -> list[str]:
-        return [self.prepared.tokenizer.decode(row) for row in ids.tolist()]
+        """Texts in which documents end with the symbol that scorers know, whatever the tokenizer calls it."""
+        tokenizer = self.prepared.tokenizer
+        texts = [tokenizer.decode(row) for row in ids.tolist()]
+        ends = {tokenizer.decode([one]) for one in (tokenizer.eos, tokenizer.bos) if one is not None}
+        for own in ends - {END, ""}:
+            texts = [text.replace(own, END) for text in texts]
+        return texts
 
     def measure(self, ids: Tensor, progress: Progress | None = None) -> dict[str, Any]:
         """Columns, bootstrap intervals, the columns that catch the set, and its first text: plain JSON data."""

@@ -54,17 +54,24 @@ class CausalScorer:
         found: int | None = self.tokenizer.eos_token_id if unknown else known
         return found
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens that are scored: the tokenizer's own, with what it adds by itself, cut to the context."""
+    def encode(self, text: str, longest: int | None = None) -> list[int]:
+        """The tokens that are scored: the tokenizer's own, with what it adds by itself, cut to the context or less."""
         if self.end is not None:
             text = text.replace(END, self.tokenizer.convert_ids_to_tokens(self.end))
-        ids: list[int] = self.tokenizer(text, truncation=True, max_length=self.context)["input_ids"]
+        most = self.context if longest is None else min(longest, self.context)
+        ids: list[int] = self.tokenizer(text, truncation=True, max_length=most)["input_ids"]
         return ids
 
     @torch.inference_mode()
-    def score(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Scored:
-        """Score every text; equal texts are computed once, and no remainder is ever dropped."""
-        rows = [tuple(self.encode(text)) for text in texts]
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        longest: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scored:
+        """Score the first `longest` tokens of every text; equal texts are computed once, no remainder is dropped."""
+        rows = [tuple(self.encode(text, longest)) for text in texts]
         wanted: dict[tuple[int, ...], list[int]] = {}
         for number, row in enumerate(rows):
             wanted.setdefault(row, []).append(number)

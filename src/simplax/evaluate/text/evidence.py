@@ -74,7 +74,7 @@ def gather(
             f"text is measured on sequences of at least {SHORTEST} tokens, these have {ids.shape[1]}."
         )
     ids = ids.cpu().long()
-    scored = scorer.score(texts, progress=progress)
+    scored = scorer.score(texts, longest=ids.shape[1], progress=progress)
     return Evidence(
         ids=ids,
         nll=torch.tensor([float(nll.double().sum()) for nll in scored.nll], dtype=torch.float64),

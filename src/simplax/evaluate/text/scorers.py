@@ -36,7 +36,13 @@ class Scorer(Protocol):
     @property
     def identity(self) -> dict[str, Any]: ...
 
-    def score(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Scored:
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        longest: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Scored:
         """Score every text, in the order given; `progress` is told how many are done."""
         ...
 
@@ -129,6 +135,5 @@ def _origin(source: str, gguf: str | None, model: Any) -> dict[str, str]:
         return {"file": gguf, "sha256": sha256(Path(source) / gguf)}
     if not Path(source).is_dir():
         return {"hub_id": source, "revision": str(getattr(model.config, "_commit_hash", None))}
-    files = sorted(Path(source).glob("*.safetensors"))
-    together = hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
-    return {"sha256": sha256(files[0]) if len(files) == 1 else together}
+    files = sorted([*Path(source).glob("*.safetensors"), *Path(source).glob("*.json")])
+    return {"sha256": hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()}
