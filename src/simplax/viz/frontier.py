@@ -57,7 +57,7 @@ def draw_frontier(
         axes.set_visible(False)
         axes.set_in_layout(False)
     for axes in grid[-1]:
-        axes.set_xlabel("entropy of a sequence (nats)", fontsize=9)
+        axes.set_xlabel("entropy of a sequence (nats)", fontsize=8)
     for axes in grid[:, 0]:
         axes.set_ylabel("perplexity", fontsize=9)
     width = int(13 * figure.get_figwidth())
