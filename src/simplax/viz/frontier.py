@@ -57,10 +57,10 @@ def draw_frontier(
         axes.set_visible(False)
         axes.set_in_layout(False)
     for axes in grid[-1]:
-        axes.set_xlabel("entropy of a sequence (nats)", fontsize=8)
+        axes.set_xlabel("entropy of a sequence (nats)", fontsize=9)
     for axes in grid[:, 0]:
         axes.set_ylabel("perplexity", fontsize=9)
-    width = int(13 * figure.get_figwidth())
+    width = int(15 * figure.get_figwidth())
     lines = [textwrap.fill(text, width) for text in (title, f"Perplexity under {scorer}; T = 1 is ringed.")]
     figure.suptitle("\n".join(lines), fontsize=9)
     _legend(figure, panels[: len(counts)], names)
