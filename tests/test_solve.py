@@ -15,6 +15,7 @@ from simplax import hub
 from simplax.cli import main
 from simplax.cli.demo import PUZZLES
 from simplax.data.sudoku import check, parse, to_text
+from simplax.evaluate.answers import answer, noise_seeds
 from simplax.hub import Model
 from simplax.viz.denoising import Episode, denoising_page
 from simplax.viz.terminal import CLUE, CONFLICT, RIGHT, WRONG, board_text
@@ -208,3 +209,13 @@ def test_the_demo_shows_the_bundled_model_if_there_is_one(
     assert [row["valid"] for row in printed(capsys, 0, "demo")["bundled"]] == [True] * len(PUZZLES)
     assert main(["demo"]) == 0
     assert f"{len(PUZZLES)} of {len(PUZZLES)} 9x9 puzzles solved" in capsys.readouterr().out
+
+
+def test_the_model_in_the_package_is_small_and_solves() -> None:
+    home = hub.bundled()["sudoku"]
+    assert sum(file.stat().st_size for file in home.iterdir()) <= 8 * 2**20
+    shipped = hub.from_pretrained("sudoku", device="cpu")
+    assert shipped.config.sampling.num_steps == 89 and shipped.config.sampling.sampler is not None
+    boards = np.stack([parse(text) for text in PUZZLES])
+    answers = answer(shipped, boards, noise_seeds(0, range(len(boards))))
+    assert answers.solved.sum() >= 2  # of three: one in eight puzzles with 30 clues goes wrong
