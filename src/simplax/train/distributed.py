@@ -79,11 +79,17 @@ def connect(device: str = "auto") -> Iterator[World]:
     joined = dist.is_initialized()
     if not joined:
         dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+    together = True
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)
-        # a process that leaves while another still talks to it can abort that one
-        dist.barrier()
+    except SystemExit:  # a stop that all processes agreed on
+        raise
+    except BaseException:
+        together = False
+        raise
     finally:
+        if together:  # a process that leaves while another still talks to it can abort that one
+            dist.barrier()
         if not joined:
             dist.destroy_process_group()
 
