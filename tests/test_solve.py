@@ -218,4 +218,6 @@ def test_the_model_in_the_package_is_small_and_solves() -> None:
     assert shipped.config.sampling.num_steps == 89 and shipped.config.sampling.sampler is not None
     boards = np.stack([parse(text) for text in PUZZLES])
     answers = answer(shipped, boards, noise_seeds(0, range(len(boards))))
-    assert answers.solved.any()  # one in eight puzzles with 30 clues goes wrong, which one may depend on the machine
+    assert (
+        answers.solved.any()
+    )  # one in eight puzzles with 30 clues goes wrong, which one may depend on the machine
