@@ -22,7 +22,6 @@ from simplax.evaluate.text import CROSS_SAMPLE, Reference, Scored, controls, fla
 from simplax.evaluate.text.controls import (
     NAMES,
     Marks,
-    control_rows,
     find_k,
     frequent,
     mirror,
@@ -161,8 +160,8 @@ def test_every_control_matches_in_shape_and_says_when_entropy_does_not() -> None
     # half a row of 40 holds at most log 20 nats
     assert unigram_entropies(made["mirror-k*"].ids).max() <= math.log(20) + 1e-9
     assert "cannot be reached" in controls(train, held, marks, num=4, target=3.5)["mirror-k*"].note
-    ids = control_rows(train, held, marks, num=16, target=target, row=3)
-    assert all(torch.equal(ids[name], made[name].ids) for name in NAMES)
+    again = controls(train, held, marks, num=16, target=target, row=3)
+    assert all(torch.equal(again[name].ids, made[name].ids) for name in NAMES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from simplax.evaluate.text.controls import Control as Control
 from simplax.evaluate.text.controls import Marks as Marks
-from simplax.evaluate.text.controls import control_rows as control_rows
 from simplax.evaluate.text.controls import controls as controls
 from simplax.evaluate.text.controls import find_k as find_k
 from simplax.evaluate.text.evidence import COLUMNS as COLUMNS

@@ -1,7 +1,8 @@
 """Language models that score text they did not write: a log probability, a rank and a state for every token.
 
-The token rule is the published one: text is tokenised anew by the scorer and cut to its context; the first token has no
-prediction and is not counted; the first end of a document counts, later ones do not. Everything is computed in float32.
+The token rule is the published one: text is tokenised anew by the scorer and cut to as many tokens as the model's rows
+have, or to the scorer's context; the first token has no prediction and is not counted; the first end of a document
+counts, later ones do not. Everything is computed in float32.
 """
 
 from __future__ import annotations

@@ -211,18 +211,3 @@ def controls(
 
 def _entropy_of(make: Callable[[int], Tensor], k: int) -> float:
     return unigram_entropy(make(k))
-
-
-def control_rows(
-    train_rows: Tensor,
-    held_out: Tensor,
-    marks: Marks,
-    *,
-    num: int,
-    target: float,
-    row: int = 0,
-    seed: int = 0,
-) -> dict[str, Tensor]:
-    """The ids of `controls` by name."""
-    made = controls(train_rows, held_out, marks, num=num, target=target, row=row, seed=seed)
-    return {name: control.ids for name, control in made.items()}
