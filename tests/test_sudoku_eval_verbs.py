@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,6 +15,7 @@ from simplax import hub
 from simplax.cli import main
 from simplax.concentration import Vanishing
 from simplax.data.sudoku import to_text
+from simplax.evaluate.answers import answer, sudoku_task
 from simplax.hub import Model, from_pretrained
 from sudoku_models import FOUR, model, nine, oracle
 
@@ -142,3 +144,36 @@ def test_exports_keep_sampler_settings_and_may_be_half_as_large(
     assert "not empty" in complaint(capsys, "export", "whole", "models/sudoku")
     rows = printed(capsys, 1, "solve", to_text(FOUR.puzzles[0]))
     assert (rows[0]["valid"], rows[0]["nfe"]) == (False, 7)
+
+
+def test_blank_boards_may_have_settings_of_their_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model("sudoku4-simplax").save_pretrained("whole")
+    printed(capsys, 0, "export", "whole", "half", "--eta", "50", "--steps", "5", "--temperature", "0.8")
+    options = ["--eta", "1", "--time-power", "1.5", "--temperature", "0.4"]
+    printed(capsys, 0, "export", "half", "full", "--unconditional", *options)
+    full = from_pretrained("full")
+    filling, free = full.sampler(), full.sampler(conditional=False)
+    assert (filling.eta, filling.times.power) == (50.0, 1.0)  # type: ignore[attr-defined]
+    assert (free.eta, free.times.power) == (1.0, 1.5)  # type: ignore[attr-defined]
+    assert [full.defaults(conditional=one).temperature for one in (True, False)] == [0.8, 0.4]
+    assert full.defaults(conditional=False).num_steps == 5
+
+    blank, puzzle = np.zeros((1, 16), dtype=np.int8), FOUR.puzzles[:1]
+    both = answer(full, np.concatenate([blank, puzzle]), [3, 4])
+    alone = full.sample(1, seeds=[3], temperature=0.4, sampler=free).tokens
+    held = sudoku_task(full).board_layout.encode(torch.from_numpy(puzzle))
+    clued = full.sample(
+        1, seeds=[4], temperature=0.8, sampler=filling, tokens=held.tokens, given=held.given
+    ).tokens
+    decode = sudoku_task(full).board_layout.decode
+    np.testing.assert_array_equal(both.boards, decode(torch.cat([alone, clued])).numpy())
+    assert torch.equal(full.sample(1, seeds=[3]).tokens, alone)
+
+    data = printed(
+        capsys, 0, "evaluate", "full", "sudoku", "--clues", "6", "0", "--num", "3", "--out", "r.json"
+    )
+    settings = [(row["sampler"]["eta"], row["temperature"]) for row in data["results"]]
+    assert settings == [(50.0, 0.8), (1.0, 0.4)]
+    assert "time power must be positive" in complaint(
+        capsys, "evaluate", "full", "sudoku", "--num", "3", "--time-power", "0"
+    )

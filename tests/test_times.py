@@ -92,3 +92,19 @@ def test_other_end_points() -> None:
             Grid(start, end)
         with pytest.raises(ValueError, match="training times need"):
             TimeLaw(end, start)
+
+
+@thorough
+@given(st.integers(1, 300), st.floats(0.2, 5.0), st.floats(0.0, 0.4))
+def test_the_power_of_a_grid_bends_its_times(num_steps: int, power: float, end: float) -> None:
+    times = Grid(end=end, power=power)(num_steps)
+    share = [1 - k / num_steps for k in range(num_steps + 1)]
+    expected = [end + (1 - end) * u**power for u in share]
+    torch.testing.assert_close(times, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert times[0] == 1 and times[-1] == end and (times.diff() <= 0).all()
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_grid_needs_a_positive_power(power: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        Grid(power=power)

@@ -84,8 +84,19 @@ class SamplingDefaults:
 
 
 @dataclass(frozen=True)
+class Unconditional:
+    """What differs from `SamplingDefaults` where nothing is given: filling gaps and drawing freely need not agree."""
+
+    temperature: float = 1.0
+    sampler: Sampler[Any] | None = None
+
+
+@dataclass(frozen=True)
 class RunConfig:
-    """What is trained, on what, how, and how the result is sampled by default."""
+    """What is trained, on what, how, and how the result is sampled by default.
+
+    `sampling` holds with and without given positions unless `unconditional` says otherwise for the latter.
+    """
 
     name: str
     task: Task
@@ -93,6 +104,7 @@ class RunConfig:
     architecture: Architecture
     run: Run
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    unconditional: Unconditional | None = None
 
 
 SECTIONS = frozenset(f.name for f in fields(RunConfig))

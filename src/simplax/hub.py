@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from simplax import likelihood
 from simplax.codec import nearest
 from simplax.concentration import Concentration
-from simplax.config import RunConfig, from_json, load, to_json
+from simplax.config import RunConfig, SamplingDefaults, from_json, load, to_json
 from simplax.errors import UserError
 from simplax.likelihood import Likelihood
 from simplax.manifest import environment, write
 from simplax.methods import Method
 from simplax.samplers import Sampler, Samples
+from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
 from simplax.train import checkpoint
@@ -85,16 +86,23 @@ class Model:
         """Name, origin and digest of the weights, for manifests."""
         return {"name": self.config.name, **self.origin}
 
-    def sampler(self, eta: float | Concentration | None = None) -> Sampler[Any]:
-        """The model's default sampler, with another concentration if one is given."""
-        chosen = self.config.sampling.sampler or self.method.sampler()
-        if eta is None:
-            return chosen
-        if not is_dataclass(chosen) or "eta" not in {f.name for f in fields(chosen)}:
-            raise UserError(f"the sampler {type(chosen).__name__} has no concentration: leave eta out.")
-        if not isinstance(eta, Concentration) and eta < 0:
-            raise UserError(f"the concentration eta must not be negative, got {eta}.")
-        return replace(chosen, eta=eta)
+    def defaults(self, *, conditional: bool = True) -> SamplingDefaults:
+        """How the model is sampled unless told otherwise, with positions given or with none."""
+        sampling, free = self.config.sampling, self.config.unconditional
+        if conditional or free is None:
+            return sampling
+        return replace(sampling, temperature=free.temperature, sampler=free.sampler)
+
+    def sampler(
+        self,
+        eta: float | Concentration | None = None,
+        *,
+        time_power: float | None = None,
+        conditional: bool = True,
+    ) -> Sampler[Any]:
+        """The model's default sampler, with another concentration or grid of times if one is given."""
+        own = self.defaults(conditional=conditional).sampler or self.method.sampler()
+        return adjusted(own, eta=eta, time_power=time_power)
 
     def sample(
         self,
@@ -114,14 +122,16 @@ class Model:
         """Draw `num` sequences; what is not said is the model's default.
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
-        and never on `batch_size`. Positions where `given` (num, length) holds keep `tokens`.
+        and never on `batch_size`. Positions where `given` (num, length) holds keep `tokens`; if it holds nowhere, the
+        defaults are those of a free draw.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
                 f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
             )
-        defaults = self.config.sampling
-        chosen = sampler if sampler is not None else self.sampler(eta)
+        conditional = given is not None and bool(given.any())
+        defaults = self.defaults(conditional=conditional)
+        chosen = self.sampler(eta, conditional=conditional) if sampler is None else sampler
         numbers = seeds_for(seeds, num)
         if num_steps is None and chosen.steps_for(self.config.task.length) is None:
             num_steps = defaults.num_steps

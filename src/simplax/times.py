@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -39,12 +40,19 @@ class TimeLaw:
 
 @dataclass(frozen=True)
 class Grid:
-    """`num_steps + 1` decreasing times from `start` to `end`; the paper's grid is 1, (N-1)/N, ..., 0."""
+    """`num_steps + 1` decreasing times from `start` to `end`; the paper's grid is 1, (N-1)/N, ..., 0.
+
+    After a share u of the steps the time is `end + (start - end) (1 - u)^power`: a power over 1 takes finer steps where
+    little noise is left, one below 1 where much is.
+    """
 
     start: float = 1.0
     end: float = 0.0
+    power: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.power < math.inf:
+            raise ValueError(f"the power of a grid must be positive and finite, got {self.power}")
         if not 0 <= self.end < self.start <= 1:
             raise ValueError(
                 f"a grid runs down: it needs 0 <= end < start <= 1, got {self.start} to {self.end}"
@@ -53,4 +61,7 @@ class Grid:
     def __call__(self, num_steps: int) -> Tensor:
         if num_steps < 1:
             raise ValueError(f"num_steps must be at least 1, got {num_steps}")
-        return torch.linspace(self.start, self.end, num_steps + 1, dtype=torch.float64)
+        if self.power == 1.0:
+            return torch.linspace(self.start, self.end, num_steps + 1, dtype=torch.float64)
+        left = torch.linspace(1.0, 0.0, num_steps + 1, dtype=torch.float64) ** self.power
+        return self.end + (self.start - self.end) * left

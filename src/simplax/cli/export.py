@@ -9,7 +9,7 @@ import tyro
 
 from simplax.cli.output import emit, facts
 from simplax.cli.parsing import Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, Steps, Temperature, read_eta
+from simplax.cli.sampling import Eta, Steps, Temperature, TimePower, read_eta
 
 
 def main(arguments: list[str]) -> None:
@@ -25,7 +25,11 @@ def export(
     *,
     steps: Steps = None,
     eta: Eta = None,
+    time_power: TimePower = None,
     temperature: Temperature = None,
+    unconditional: Annotated[
+        bool, tyro.conf.arg(help="eta, time power and temperature are for drawing with nothing given")
+    ] = False,
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"], tyro.conf.arg(help="how weights are stored")
     ] = "float32",
@@ -37,6 +41,7 @@ def export(
 
     import torch
 
+    from simplax.config import Unconditional
     from simplax.errors import UserError
     from simplax.hub import WEIGHTS, from_pretrained
 
@@ -46,14 +51,17 @@ def export(
         raise UserError(f"--temperature must be positive, got {temperature}.")
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device="cpu")
-    sampling = loaded.config.sampling
-    sampling = replace(
-        sampling,
-        num_steps=sampling.num_steps if steps is None else steps,
-        temperature=sampling.temperature if temperature is None else temperature,
-        sampler=sampling.sampler if concentration is None else loaded.sampler(concentration),
-    )
-    changed = replace(loaded, config=replace(loaded.config, sampling=sampling))
+    config, defaults = loaded.config, loaded.defaults(conditional=not unconditional)
+    heat = defaults.temperature if temperature is None else temperature
+    sampler = defaults.sampler
+    if concentration is not None or time_power is not None:
+        sampler = loaded.sampler(concentration, time_power=time_power, conditional=not unconditional)
+    sampling = config.sampling if steps is None else replace(config.sampling, num_steps=steps)
+    if unconditional:
+        config = replace(config, sampling=sampling, unconditional=Unconditional(heat, sampler))
+    else:
+        config = replace(config, sampling=replace(sampling, temperature=heat, sampler=sampler))
+    changed = replace(loaded, config=config)
     changed.save_pretrained(directory, getattr(torch, dtype))
     data = {"directory": str(directory), "bytes": (directory / WEIGHTS).stat().st_size, "dtype": dtype}
     emit(json, data, lambda: facts(data))

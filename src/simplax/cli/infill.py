@@ -10,7 +10,7 @@ import tyro
 
 from simplax.cli.output import emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, read_eta
+from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
 
 
@@ -31,6 +31,7 @@ def infill(
     num: Annotated[int, tyro.conf.arg(help="how many answers for each text")] = 1,
     steps: Steps = None,
     eta: Eta = None,
+    time_power: TimePower = None,
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first answer; the others follow")] = 0,
@@ -54,6 +55,7 @@ def infill(
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     held = infilling(loaded, [text for text in asked for _ in range(num)])
+    sampler = loaded.sampler(concentration, time_power=time_power)
     drawn = loaded.sample(
         len(held.tokens),
         num_steps=steps,
@@ -62,7 +64,7 @@ def infill(
         top_p=top_p,
         tokens=held.tokens,
         given=held.given,
-        eta=concentration,
+        sampler=sampler,
         batch_size=batch_size,
         trajectory=html is not None,
     )
@@ -86,7 +88,7 @@ def infill(
     if format == "jsonl" and not json:
         print_rows(rows)
         return
-    facts = record(loaded, drawn, concentration, temperature, top_p, given="text with gaps")
+    facts = record(loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=True)
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))
 
 

@@ -11,13 +11,12 @@ import tyro
 
 from simplax.cli.output import emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, read_eta
+from simplax.cli.sampling import Eta, TimePower, read_eta
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
-    from simplax.concentration import Concentration
     from simplax.hub import Model
-    from simplax.samplers import Samples
+    from simplax.samplers import Sampler, Samples
 
 
 def main(arguments: list[str]) -> None:
@@ -31,6 +30,7 @@ def sample(
     num: Annotated[int, tyro.conf.arg(help="how many sequences")] = 4,
     num_steps: Annotated[int | None, tyro.conf.arg(aliases=["--steps"], help="steps of the sampler")] = None,
     eta: Eta = None,
+    time_power: TimePower = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
@@ -55,6 +55,8 @@ def sample(
     loaded = from_pretrained(model, weights=weights, device=device)
     asked = prompts(loaded, [prompt] * num) if prompt is not None else None
     held: Any = loaded.config.task.validation().batch(torch.arange(num)) if given else asked
+    free = held is None or not bool(held.given.any())
+    sampler = loaded.sampler(concentration, time_power=time_power, conditional=not free)
     drawn = loaded.sample(
         num,
         num_steps=num_steps,
@@ -63,7 +65,7 @@ def sample(
         top_p=top_p,
         tokens=None if held is None else held.tokens,
         given=None if held is None else held.given,
-        eta=concentration,
+        sampler=sampler,
         batch_size=batch_size,
         trajectory=html is not None,
     )
@@ -79,7 +81,7 @@ def sample(
         print_rows(rows)
         return
     held_from = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
-    facts = record(loaded, drawn, concentration, temperature, top_p, given=held_from)
+    facts = record(loaded, drawn, sampler, temperature, top_p, given=held_from, conditional=not free)
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 
@@ -92,18 +94,19 @@ def print_rows(rows: Iterable[dict[str, Any]]) -> None:
 def record(
     model: Model,
     drawn: Samples,
-    eta: float | Concentration | None,
+    sampler: Sampler[Any],
     temperature: float | None,
     top_p: float | None,
     given: str | None,
+    conditional: bool,
 ) -> dict[str, Any]:
     """The manifest of samples."""
     from simplax.manifest import manifest
 
-    defaults = model.config.sampling
+    defaults = model.defaults(conditional=conditional)
     return manifest(
         model,
-        sampler=model.sampler(eta),
+        sampler=sampler,
         num_steps=len(drawn.times) - 1,
         nfe=drawn.nfe,
         seeds=drawn.seeds.tolist(),

@@ -19,6 +19,12 @@ Eta = Annotated[
         help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS",
     ),
 ]
+TimePower = Annotated[
+    float | None,
+    tyro.conf.arg(
+        metavar="P", help="times of the steps are (1 - k/N)^P: over 1 for finer steps near the end"
+    ),
+]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]

@@ -11,7 +11,7 @@ from simplax.cli.output import emit, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.progress import progress
 from simplax.cli.puzzles import BUNDLED, Asked, load_solver, read_puzzles
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def solve(
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
     eta: Eta = None,
+    time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
@@ -75,6 +76,7 @@ def solve(
             seeds,
             num_steps=steps,
             eta=concentration,
+            time_power=time_power,
             temperature=temperature,
             batch_size=batch_size,
             trajectory=html is not None,

@@ -11,7 +11,7 @@ from simplax.cli.evaluations.sudoku import Puzzles, Split
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.progress import progress
-from simplax.cli.sampling import BatchSize, Seed, Temperature
+from simplax.cli.sampling import BatchSize, Seed, Temperature, TimePower
 
 
 def main(arguments: list[str]) -> None:
@@ -36,6 +36,7 @@ def sweep(
     num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
     puzzles: Puzzles = None,
     split: Split = "dev",
+    time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
@@ -79,6 +80,7 @@ def sweep(
                 split=split,
                 num_steps=number,
                 eta=value,
+                time_power=time_power,
                 temperature=temperature,
                 seed=seed,
                 batch_size=batch_size,
@@ -90,6 +92,7 @@ def sweep(
         sampler=loaded.sampler(),
         seeds=[seed],
         temperature=temperature,
+        time_power=time_power,
         evaluation="eta sweep",
         split=split,
         puzzles=None if puzzles is None else puzzles.name,

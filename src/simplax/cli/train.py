@@ -15,7 +15,7 @@ from simplax.errors import UserError
 if TYPE_CHECKING:
     from simplax.train.hooks import Hook
 
-SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling"})
+SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling", "unconditional"})
 
 
 def main(arguments: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +72,7 @@ def answer(
     *,
     num_steps: int | None = None,
     eta: float | Concentration | None = None,
+    time_power: float | None = None,
     temperature: float | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
@@ -90,35 +91,41 @@ def answer(
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
-    parts, calls, steps = [], 0.0, 0
-    for start in range(0, len(puzzles), batch_size):
-        span = slice(start, start + batch_size)
-        number = len(puzzles[span])
+    boards, formed = np.zeros_like(puzzles, dtype=np.int8), np.zeros(len(puzzles), dtype=bool)
+    paths: np.ndarray | None = None
+    calls, steps, finished = 0.0, 0, 0
+    for rows, conditional in _batches(puzzles, batch_size):
+        defaults = model.defaults(conditional=conditional)
         drawn = model.sample(
-            number,
+            len(rows),
             num_steps=num_steps,
-            seeds=seeds[span],
-            temperature=temperature,
-            tokens=held.tokens[span],
-            given=held.given[span],
-            eta=eta,
-            batch_size=number,
+            seeds=[seeds[row] for row in rows],
+            temperature=defaults.temperature if temperature is None else temperature,
+            tokens=held.tokens[rows],
+            given=held.given[rows],
+            sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            batch_size=len(rows),
             trajectory=trajectory,
         )
-        calls, steps = calls + drawn.nfe * number, len(drawn.times) - 1
-        path = None if drawn.trajectory is None else _frames(task, drawn.trajectory)
-        parts.append((*_read(task, drawn.tokens.cpu()), path))
+        calls, steps, finished = calls + drawn.nfe * len(rows), len(drawn.times) - 1, finished + len(rows)
+        boards[rows], formed[rows] = _read(task, drawn.tokens.cpu())
+        if drawn.trajectory is not None:
+            if paths is None:
+                paths = np.zeros((steps + 1, *puzzles.shape), dtype=np.int8)
+            paths[:, rows] = _frames(task, drawn.trajectory)
         if progress is not None:
-            progress(start + number)
-    boards, formed, paths = zip(*parts)
-    return Answers(
-        puzzles,
-        np.concatenate(boards),
-        np.concatenate(formed),
-        calls / len(puzzles),
-        steps,
-        np.concatenate(paths, axis=1) if trajectory else None,
-    )
+            progress(finished)
+    return Answers(puzzles, boards, formed, calls / len(puzzles), steps, paths)
+
+
+def _batches(puzzles: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """Rows of the batches, and whether they have clues: blank boards go by themselves, for a model may have other
+    defaults where nothing is given."""
+    clued = (puzzles != 0).any(1)
+    for conditional in (True, False):
+        (rows,) = np.nonzero(clued == conditional)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], conditional
 
 
 def _read(task: SudokuTask, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,7 @@ def evaluate(
         rows.append({"kind": "control", "row": name, "note": control.note, **measured})
     with progress("scoring samples", num) as done:
         own = yardstick.measure(torch.from_numpy(drawn.ids.astype(np.int64)), done)
-    defaults = loaded.config.sampling
+    defaults = loaded.defaults(conditional=False)
     result = {
         "nfe": drawn.nfe,
         "seconds": drawn.seconds,
@@ -90,7 +90,7 @@ def evaluate(
     }
     record = manifest(
         loaded,
-        sampler=loaded.sampler(concentration),
+        sampler=loaded.sampler(concentration, conditional=False),
         num_steps=drawn.num_steps,
         nfe=drawn.nfe,
         seeds=range(seed, seed + num),

@@ -11,7 +11,7 @@ from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.progress import progress
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
 
 if TYPE_CHECKING:
     from simplax.evaluate.sudoku import Score
@@ -40,6 +40,7 @@ def evaluate(
     split: Split = "eval",
     steps: Steps = None,
     eta: Eta = None,
+    time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
@@ -53,6 +54,7 @@ def evaluate(
     A puzzle is solved if the whole board is its only solution. In the prefix layout a board with wrong row separators
     counts as invalid. Nothing may be chosen by looking at the eval split: use --split dev for that.
     """
+    from simplax.config import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
     from simplax.evaluate.answers import sudoku_task
@@ -61,7 +63,17 @@ def evaluate(
 
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
-    sampler, task = loaded.sampler(concentration), sudoku_task(loaded)
+    task = sudoku_task(loaded)
+    samplers = {
+        conditional: loaded.sampler(concentration, time_power=time_power, conditional=conditional)
+        for conditional in (True, False)
+    }
+    temperatures = {
+        conditional: loaded.defaults(conditional=conditional).temperature
+        if temperature is None
+        else temperature
+        for conditional in samplers
+    }
     counts = clues if clues is not None else _all_counts(task, puzzles)
     if not counts:
         raise UserError("name at least one clue count.")
@@ -81,20 +93,31 @@ def evaluate(
                     split=split,
                     num_steps=steps,
                     eta=concentration,
+                    time_power=time_power,
                     temperature=temperature,
                     seed=seed,
                     batch_size=batch_size,
                     progress=done,
                 )
             )
-    results = [score.to_json() for score in scores]
+    results = [
+        {
+            **score.to_json(),
+            "sampler": encode(samplers[score.clues > 0]),
+            "temperature": temperatures[score.clues > 0],
+        }
+        for score in scores
+    ]
+    first = (
+        scores[0].clues > 0
+    )  # results say it column by column: blank boards may have settings of their own
     record = manifest(
         loaded,
-        sampler=sampler,
+        sampler=samplers[first],
         num_steps=scores[0].num_steps,
         nfe=scores[0].nfe,
         seeds=[seed],
-        temperature=loaded.config.sampling.temperature if temperature is None else temperature,
+        temperature=temperatures[first],
         evaluation="sudoku",
         layout=task.layout,
         split=split,

@@ -77,7 +77,7 @@ def jobs(
 
     A sampler that leaves no choice, as one that makes a call per position, is swept at its own number of steps only.
     """
-    sampler = model.sampler(eta)
+    sampler = model.sampler(eta, conditional=False)
     fixed = sampler.steps_for(model.config.task.length)
     return [
         Job(
@@ -94,7 +94,7 @@ def jobs(
                 "sampler": encode(sampler),
                 "num_steps": steps,
                 "temperature": temperature,
-                "top_p": model.config.sampling.top_p if top_p is None else top_p,
+                "top_p": model.defaults(conditional=False).top_p if top_p is None else top_p,
                 "first_seed": seed,
                 "num": protocol.num,
                 "device": model.device.type,
@@ -125,8 +125,8 @@ def draw(
         raise UserError(
             f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
         )
-    fixed = model.sampler(eta).steps_for(model.config.task.length)
-    steps = fixed or num_steps or model.config.sampling.num_steps
+    fixed = model.sampler(eta, conditional=False).steps_for(model.config.task.length)
+    steps = fixed or num_steps or model.defaults(conditional=False).num_steps
     start, parts, calls = time.perf_counter(), [], 0.0
     for first in range(0, num, batch_size):
         count = min(batch_size, num - first)
