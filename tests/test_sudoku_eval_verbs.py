@@ -177,3 +177,12 @@ def test_blank_boards_may_have_settings_of_their_own(here: Path, capsys: pytest.
     assert "time power must be positive" in complaint(
         capsys, "evaluate", "full", "sudoku", "--num", "3", "--time-power", "0"
     )
+
+
+def test_a_compiled_network_gives_the_same_answers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model("sudoku4-simplax").save_pretrained("whole")
+    arguments = ["evaluate", "whole", "sudoku", "--num", "5", "--steps", "3", "--clues", "6", "--out"]
+    plain = printed(capsys, 0, *arguments, "a.json")
+    compiled = printed(capsys, 0, *arguments, "b.json", "--compile")
+    assert [plain["manifest"]["compiled"], compiled["manifest"]["compiled"]] == [False, True]
+    assert compiled["results"][0]["cell_accuracy"] == plain["results"][0]["cell_accuracy"] > 0

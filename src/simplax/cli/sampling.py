@@ -27,6 +27,7 @@ TimePower = Annotated[
 ]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
+Compile = Annotated[bool, tyro.conf.arg(help="compile the network first: worth it for long work")]
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
 
 

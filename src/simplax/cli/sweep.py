@@ -11,7 +11,7 @@ from simplax.cli.evaluations.sudoku import Puzzles, Split
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.progress import progress
-from simplax.cli.sampling import BatchSize, Seed, Temperature, TimePower
+from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
 
 
 def main(arguments: list[str]) -> None:
@@ -40,6 +40,7 @@ def sweep(
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
+    compile: Compile = False,
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
     ),
@@ -52,6 +53,10 @@ def sweep(
     Every point uses the same puzzles and noise. The default split is dev: what is chosen here may then be reported on
     the evaluation puzzles.
     """
+    from dataclasses import replace
+
+    import torch
+
     from simplax.concentration import parse, spell
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
@@ -69,6 +74,8 @@ def sweep(
     loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
+    if compile:
+        loaded = replace(loaded, denoiser=torch.compile(loaded.denoiser))  # type: ignore[arg-type]
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     points: list[dict[str, Any]] = []
     with progress("sweep", len(grid) * num) as done:
@@ -96,6 +103,7 @@ def sweep(
         evaluation="eta sweep",
         split=split,
         puzzles=None if puzzles is None else puzzles.name,
+        compiled=compile,
         result=points,
     )
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out

@@ -29,8 +29,9 @@ MINI_STEPS = 900
 # an x86-64 server makes some 5,000 of them per second
 _MINI = Architecture(width=128, depth=4, heads=4)
 
+_SIMPLAX = Simplax(weighting="constant", concentration=0.01)
 MINI_METHODS: dict[str, Method] = {
-    "simplax": Simplax(weighting="constant", concentration=0.01),
+    "simplax-scratch": _SIMPLAX,
     "udlm": UDLM(),
     "mdlm": MDLM(),
     "ar": AR(),
@@ -41,19 +42,37 @@ MINI_METHODS: dict[str, Method] = {
 }
 
 
-@recipe(
-    "text-mini",
-    "128 tokens of messages of US presidents, BPE of 4,096; about 25 minutes on one core",
-    MINI_METHODS,
-)
-def text_mini(method: Method) -> RunConfig:
-    optimizer = Optimizer("muon", learning_rate=2e-3, matrix_learning_rate=0.02, warmup=100, decay="linear")
-    run = Run(
-        steps=MINI_STEPS, batch_size=64, optimizer=optimizer, ema=0.995, validate_every=150, save_every=100
-    )
+_MUON = Optimizer("muon", learning_rate=2e-3, matrix_learning_rate=0.02, warmup=100, decay="linear")
+
+
+def _mini(method: Method, steps: int = MINI_STEPS, optimizer: Optimizer = _MUON) -> RunConfig:
+    run = Run(steps=steps, batch_size=64, optimizer=optimizer, ema=0.995, validate_every=150, save_every=100)
     # the paper caps the logits of Simplax only
     architecture = replace(_MINI, soft_cap=30.0) if isinstance(method, Simplax) else _MINI
     return RunConfig("", TextTask(), method, architecture, run, SamplingDefaults(num_steps=128))
+
+
+_SOTU = "128 tokens of messages of US presidents, BPE of 4,096"
+
+
+@recipe("text-mini", f"{_SOTU}; about 25 minutes on one core", MINI_METHODS)
+def text_mini(method: Method) -> RunConfig:
+    return _mini(method)
+
+
+# Simplax as in the paper: four fifths of the steps as UDLM, then the rest; the learning rate falls in the second phase
+@recipe("text-mini", f"{_SOTU}; phase 1 of Simplax: 720 steps as UDLM", {"udlm-720": UDLM()})
+def text_mini_first_phase(method: Method) -> RunConfig:
+    return _mini(method, MINI_STEPS * 4 // 5, replace(_MUON, decay="constant"))
+
+
+@recipe(
+    "text-mini",
+    f"{_SOTU}; phase 2 of Simplax: 180 steps with --init-from runs/text-mini-udlm-720",
+    {"simplax": _SIMPLAX},
+)
+def text_mini_second_phase(method: Method) -> RunConfig:
+    return _mini(method, MINI_STEPS // 5, replace(_MUON, warmup=10))
 
 
 OWT = TextTask(corpus="openwebtext-gpt2-1024", sequence_length=1024, categories=50_257)
@@ -67,7 +86,6 @@ OWT_METHODS: dict[str, Method] = {
     "candi": CANDI(ranks=(0.05, 0.25)),
     "sflm_adaptive": SFLMAdaptive(truncation=0.121, adaptation=Adaptation(buffer=50 * 512)),
 }
-_SIMPLAX = Simplax(weighting="constant", concentration=0.01)
 _READS_W = replace(_SIMPLAX, form="atoms", reads_w=True)
 
 

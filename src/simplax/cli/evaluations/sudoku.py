@@ -11,7 +11,7 @@ from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.progress import progress
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
 
 if TYPE_CHECKING:
     from simplax.evaluate.sudoku import Score
@@ -44,6 +44,7 @@ def evaluate(
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
+    compile: Compile = False,
     out: Out = None,
     weights: Weights = "ema",
     device: Device = "auto",
@@ -54,6 +55,10 @@ def evaluate(
     A puzzle is solved if the whole board is its only solution. In the prefix layout a board with wrong row separators
     counts as invalid. Nothing may be chosen by looking at the eval split: use --split dev for that.
     """
+    from dataclasses import replace
+
+    import torch
+
     from simplax.config import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
@@ -82,6 +87,8 @@ def evaluate(
         sudoku.puzzle_set(c, num, size=task.size, split=split, file=puzzles, exact=exact_clues)
         for c in counts
     ]
+    if compile:
+        loaded = replace(loaded, denoiser=torch.compile(loaded.denoiser))  # type: ignore[arg-type]
     scores = []
     for count, chosen in zip(counts, sets):
         with progress(f"{count} clues", len(chosen)) as done:
@@ -123,6 +130,7 @@ def evaluate(
         split=split,
         puzzles=None if puzzles is None else puzzles.name,
         exact_clues=exact_clues,
+        compiled=compile,
         result=results,
     )
     written = keep(record, "sudoku", Path(model), out)
