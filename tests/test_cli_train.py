@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from simplax import recipes
 from simplax.cli import main
 
 SMOKE = ["train", "toy-simplax", "--smoke"]
@@ -147,3 +148,20 @@ def test_a_run_of_an_older_version_continues_when_new_options_keep_their_default
     stored["architecture"]["depth"] += 1
     path.write_text(json.dumps(stored))
     assert main(arguments) == 2
+
+
+def test_a_second_phase_says_what_it_follows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    phases = [recipes.get(name).run.steps for name in ("text-mini-udlm-720", "text-mini-simplax")]
+    assert phases == [720, 180] and sum(phases) == recipes.get("text-mini-udlm").run.steps
+    synthetic = ["--smoke", "--task.corpus", "synthetic"]
+    assert main(["train", "text-mini-udlm-720", *synthetic, "--out", "first"]) == 0
+    assert "meant to follow" not in capsys.readouterr().err
+    assert main(["train", "text-mini-simplax", *synthetic, "--out", "second", "--init-from", "first"]) == 0
+    assert "meant to follow" not in capsys.readouterr().err
+    assert main(["train", "text-mini-simplax", *synthetic, "--out", "alone"]) == 0
+    assert "without --init-from runs/text-mini-udlm-720" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_every_recipe_that_follows_another_can_find_it() -> None:
+    followed = {one.follows for one in recipes.RECIPES.values() if one.follows is not None}
+    assert followed and followed <= set(recipes.RECIPES)

@@ -149,3 +149,20 @@ def test_what_is_no_result_is_refused(tmp_path: Path, content: str, message: str
         read(tmp_path / "a.json")
     with pytest.raises(UserError, match="cannot be read"):
         read(tmp_path / "absent.json")
+
+
+def test_settings_of_blank_boards_are_compared_column_by_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(blank_eta: float, compiled: bool) -> dict[str, Any]:
+        made = sudoku(0.5, sampler={"kind": "simplax", "eta": 9.0}, temperature=1.0, compiled=compiled)
+        for score, eta in zip(made["result"], (100.0, blank_eta)):
+            score |= {"sampler": {"kind": "simplax", "eta": eta}, "temperature": 1.0}
+        return made
+
+    first = store(tmp_path / "a.json", told(1.0, compiled=False))
+    same = store(tmp_path / "b.json", told(1.0, compiled=True))
+    other = store(tmp_path / "c.json", told(2.0, compiled=False))
+    assert "The settings are the same." in compared(capsys, first, same)
+    rows = json.loads(compared(capsys, first, other, "--json"))["sudoku"]
+    assert rows[1]["differs"] == {"sampler:simplax, 0 clues.eta": {"first": 1.0, "here": 2.0}}

@@ -15,12 +15,16 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import simplax
-from simplax import config, hub, recipes
+from simplax import config, hub, recipes, samplers
 from simplax.errors import UserError
 from simplax.hub import Model, from_pretrained
 from simplax.launch import build, launch
 from simplax.likelihood import nll
+from simplax.manifest import environment
 from simplax.methods import HasLikelihood, Method
+from simplax.samplers.adjust import adjusted
+from simplax.samplers.kappa import Plateau
+from simplax.times import Grid
 from simplax.typing import Batch, Loss, StepContext
 
 
@@ -263,3 +267,28 @@ def test_bundled_models_are_found_by_name(exported: Path, monkeypatch: pytest.Mo
 def test_methods_are_methods() -> None:
     for kind in simplax.methods.METHODS.values():
         assert issubclass(kind, Method)
+
+
+def test_samplers_with_times_of_their_own_refuse_a_power() -> None:
+    for sampler in (samplers.Psi(times=Plateau()), samplers.FirstHitting()):
+        with pytest.raises(UserError, match="times of its own"):
+            adjusted(sampler, time_power=2.0)
+    bent = adjusted(samplers.Ancestral(), time_power=2.0)
+    assert bent == samplers.Ancestral(times=Grid(power=2.0))
+    with pytest.raises(UserError, match="no concentration"):
+        adjusted(bent, eta=1.0)
+
+
+@pytest.mark.parametrize(
+    ("called", "expected"),
+    [
+        ("/home/someone/env/bin/simplax", "simplax a 'b c'"),
+        ("/home/someone/simplax/__main__.py", "simplax a 'b c'"),
+        ("benchmarks/bench_train.py", "benchmarks/bench_train.py a 'b c'"),
+    ],
+)
+def test_manifests_say_the_command_and_not_where_it_is_installed(
+    called: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [called, "a", "b c"])
+    assert environment()["command"] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from simplax import hub
 from simplax.cli import main
 from simplax.concentration import Vanishing
+from simplax.config import SamplingDefaults, Unconditional, from_json, to_json
 from simplax.data.sudoku import to_text
 from simplax.evaluate.answers import answer, sudoku_task
 from simplax.hub import Model, from_pretrained
@@ -174,9 +176,31 @@ def test_blank_boards_may_have_settings_of_their_own(here: Path, capsys: pytest.
     )
     settings = [(row["sampler"]["eta"], row["temperature"]) for row in data["results"]]
     assert settings == [(50.0, 0.8), (1.0, 0.4)]
+    points = printed(
+        capsys, 0, "sweep", "full", "--clues", "6", "0", "--eta", "2", "--steps", "3", "--num", "2"
+    )["points"]
+    assert [(p["sampler"]["times"]["power"], p["temperature"]) for p in points] == [(1.0, 0.8), (1.5, 0.4)]
     assert "time power must be positive" in complaint(
         capsys, "evaluate", "full", "sudoku", "--num", "3", "--time-power", "0"
     )
+    assert "leave it out with --unconditional" in complaint(
+        capsys, "export", "half", "more", "--unconditional", "--steps", "3"
+    )
+
+
+def test_what_is_not_said_for_blank_boards_is_what_holds_otherwise() -> None:
+    filling = SamplingDefaults(3, 0.7, sampler=model("sudoku4-simplax").sampler(7.0))
+    whole = model("sudoku4-simplax")
+    for said, expected in (
+        (Unconditional(temperature=0.4), (0.4, 7.0)),
+        (Unconditional(sampler=whole.sampler(2.0)), (0.7, 2.0)),
+        (None, (0.7, 7.0)),
+    ):
+        config = from_json(to_json(replace(whole.config, sampling=filling, unconditional=said)))
+        changed = replace(whole, config=config)
+        free = changed.defaults(conditional=False)
+        assert (free.temperature, changed.sampler(conditional=False).eta) == expected  # type: ignore[attr-defined]
+        assert changed.defaults() == filling
 
 
 def test_a_compiled_network_gives_the_same_answers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

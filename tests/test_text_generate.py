@@ -17,6 +17,7 @@ from simplax.data.text import Options, prepare
 from simplax.errors import UserError
 from simplax.hub import Model, from_pretrained
 from simplax.launch import launch
+from simplax.methods import Simplax
 from simplax.prompts import infilling, prompts
 
 TEXT = "hello world, this is a small text to train on. "
@@ -201,3 +202,27 @@ def test_a_text_that_closes_the_script_does_not(folder: Path) -> None:
     assert trajectory_page(loaded, drawn).count("</script>") == 1
     with pytest.raises(ValueError, match="trajectory=True"):
         trajectory_page(loaded, loaded.sample(1, seeds=0))
+
+
+def test_the_bundled_model_writes_and_fills_in(capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = from_pretrained("text-mini", device="cpu")
+    assert shipped.home is not None
+    assert sum(file.stat().st_size for file in shipped.home.iterdir()) < 20_000_000
+    assert isinstance(shipped.method, Simplax) and shipped.defaults().num_steps == 128
+    text = answer(capsys, "sample", "text-mini", "--num", "1", "--steps", "8", "--prompt", "Fellow citizens")
+    assert text.startswith("Fellow citizens") and len(text.split()) > 30
+    asked = "The Congress shall <gap:8> before the end of the year."
+    filled = answer(capsys, "infill", "text-mini", asked, "--steps", "8")
+    assert filled.startswith("The Congress shall") and "before the end of the year." in filled
+
+
+def test_the_bundled_model_beats_frequencies_on_held_out_text() -> None:
+    """Its bound on held-out rows lies below the entropy of single tokens, which needs no model of order at all."""
+    shipped = from_pretrained("text-mini", device="cpu")
+    task = shipped.config.task
+    train = task.train().batch(torch.arange(2000)).tokens
+    held_out = task.validation().batch(torch.arange(24)).tokens
+    counts = torch.bincount(train.flatten(), minlength=task.vocab_size).double() + 1
+    single = -(counts / counts.sum()).log()[held_out].mean()
+    bound = shipped.nll(held_out, draws=8, seed=0)
+    assert bound.nats_per_token < float(single) - 0.3

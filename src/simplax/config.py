@@ -85,9 +85,9 @@ class SamplingDefaults:
 
 @dataclass(frozen=True)
 class Unconditional:
-    """What differs from `SamplingDefaults` where nothing is given: filling gaps and drawing freely need not agree."""
+    """What differs from `SamplingDefaults` where nothing is given; `None` is what holds there."""
 
-    temperature: float = 1.0
+    temperature: float | None = None
     sampler: Sampler[Any] | None = None
 
 

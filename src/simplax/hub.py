@@ -91,7 +91,8 @@ class Model:
         sampling, free = self.config.sampling, self.config.unconditional
         if conditional or free is None:
             return sampling
-        return replace(sampling, temperature=free.temperature, sampler=free.sampler)
+        said = {name: value for name, value in vars(free).items() if value is not None}
+        return replace(sampling, **said)
 
     def sampler(
         self,
@@ -100,7 +101,10 @@ class Model:
         time_power: float | None = None,
         conditional: bool = True,
     ) -> Sampler[Any]:
-        """The model's default sampler, with another concentration or grid of times if one is given."""
+        """The model's default sampler, with another concentration or grid of times if one is given.
+
+        A model may have another one for drawing with nothing given, `conditional=False`; `sample` takes it by itself.
+        """
         own = self.defaults(conditional=conditional).sampler or self.method.sampler()
         return adjusted(own, eta=eta, time_power=time_power)
 

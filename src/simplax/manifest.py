@@ -25,12 +25,18 @@ def environment() -> dict[str, Any]:
     return {
         "format": FORMAT,
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(
-            ["simplax" if Path(sys.argv[0]).name == "__main__.py" else sys.argv[0], *sys.argv[1:]]
-        ),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _program() -> str:
+    """How the command was called, without where it happens to be installed."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "simplax"
+    return called.name if called.is_absolute() else str(called)
 
 
 def manifest(

@@ -49,6 +49,8 @@ def export(
         raise UserError(f"{directory} already exists and is not empty: name a new directory.")
     if temperature is not None and not temperature > 0:
         raise UserError(f"--temperature must be positive, got {temperature}.")
+    if unconditional and steps is not None:
+        raise UserError("--steps holds with and without given positions: leave it out with --unconditional.")
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device="cpu")
     config, defaults = loaded.config, loaded.defaults(conditional=not unconditional)
@@ -56,11 +58,12 @@ def export(
     sampler = defaults.sampler
     if concentration is not None or time_power is not None:
         sampler = loaded.sampler(concentration, time_power=time_power, conditional=not unconditional)
-    sampling = config.sampling if steps is None else replace(config.sampling, num_steps=steps)
     if unconditional:
-        config = replace(config, sampling=sampling, unconditional=Unconditional(heat, sampler))
+        config = replace(config, unconditional=Unconditional(heat, sampler))
     else:
-        config = replace(config, sampling=replace(sampling, temperature=heat, sampler=sampler))
+        number = defaults.num_steps if steps is None else steps
+        sampling = replace(defaults, num_steps=number, temperature=heat, sampler=sampler)
+        config = replace(config, sampling=sampling)
     changed = replace(loaded, config=config)
     changed.save_pretrained(directory, getattr(torch, dtype))
     data = {"directory": str(directory), "bytes": (directory / WEIGHTS).stat().st_size, "dtype": dtype}

@@ -55,7 +55,8 @@ def infill(
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     held = infilling(loaded, [text for text in asked for _ in range(num)])
-    sampler = loaded.sampler(concentration, time_power=time_power)
+    conditional = bool(held.given.any())  # a text may be all gap
+    sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
     drawn = loaded.sample(
         len(held.tokens),
         num_steps=steps,
@@ -88,7 +89,9 @@ def infill(
     if format == "jsonl" and not json:
         print_rows(rows)
         return
-    facts = record(loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=True)
+    facts = record(
+        loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
+    )
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))
 
 

@@ -53,14 +53,11 @@ def sweep(
     Every point uses the same puzzles and noise. The default split is dev: what is chosen here may then be reported on
     the evaluation puzzles.
     """
-    from dataclasses import replace
-
-    import torch
-
     from simplax.concentration import parse, spell
+    from simplax.config import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
-    from simplax.evaluate.answers import sudoku_task
+    from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest, write
     from simplax.viz.figures import pyplot
@@ -75,7 +72,7 @@ def sweep(
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     if compile:
-        loaded = replace(loaded, denoiser=torch.compile(loaded.denoiser))  # type: ignore[arg-type]
+        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     points: list[dict[str, Any]] = []
     with progress("sweep", len(grid) * num) as done:
@@ -93,13 +90,12 @@ def sweep(
                 batch_size=batch_size,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
-            points.append(_point(score, spell(value)))
+            sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
+            heat = loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
+            points.append({**_point(score, spell(value)), "sampler": encode(sampler), "temperature": heat})
     record = manifest(
         loaded,
-        sampler=loaded.sampler(),
         seeds=[seed],
-        temperature=temperature,
-        time_power=time_power,
         evaluation="eta sweep",
         split=split,
         puzzles=None if puzzles is None else puzzles.name,

@@ -65,6 +65,9 @@ def train(
         raise UserError(f"{directory} holds no run to resume: leave --resume out to start one.")
     hooks = _hooks(chosen.name, directory, tensorboard, wandb)
     say(f"training {chosen.name} in {directory}")
+    first = recipes.RECIPES[recipe].follows
+    if first is not None and init_from is None and not (directory / "latest").exists():
+        say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
     result = launch(
         chosen,
         directory,

@@ -24,6 +24,7 @@ _FREE = frozenset(
         "models",
         "written",
         "evaluation",
+        "compiled",
     )
 )
 _FREE_BELOW = ("versions.python", "protocol.name")
@@ -86,6 +87,10 @@ def read(path: str | Path) -> Result:
 def settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """Everything in a record that decides the numbers, by dotted name."""
     found: dict[str, Any] = {}
+    rows = record.get("result")
+    if isinstance(rows, list) and rows and all(_OWN in row for row in rows):
+        # every row says it for itself
+        record = {name: value for name, value in record.items() if name not in (_OWN, "temperature")}
     for name, value in record.items():
         if name == _OWN and isinstance(value, Mapping):
             found.update(_flat(value, f"{_OWN}:{value.get('kind')}"))
@@ -126,6 +131,7 @@ def _sudoku(record: Mapping[str, Any]) -> Reading:
         name = f"solved, {score['clues']} clues" if score["clues"] else "valid, no clues"
         values[name] = [share["value"], share["low"], share["high"]]
         more[f"boards with {score['clues']} clues"] = f"{score['num']} of {score['sha256'][:8]}"
+        more |= _used(score, f"{score['clues']} clues")
     return [Line(record["model"]["name"], values)], more
 
 
@@ -138,7 +144,20 @@ def _eta_sweep(record: Mapping[str, Any]) -> Reading:
         )
         for p in points
     ]
-    return lines, {"num": sorted({point["num"] for point in points})}
+    more: dict[str, Any] = {"num": sorted({point["num"] for point in points})}
+    for point in points:
+        more |= _used(point, f"{point['clues']} clues, eta {point['eta']}")
+    return lines, more
+
+
+def _used(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The sampler and temperature of one row, if it says them: boards without clues may have their own."""
+    if _OWN not in row:
+        return {}
+    return {
+        **_flat(row[_OWN], f"{_OWN}:{row[_OWN]['kind']}, {name}"),
+        f"temperature, {name}": row["temperature"],
+    }
 
 
 def _generative(record: Mapping[str, Any]) -> Reading:

@@ -16,11 +16,15 @@ Build = Callable[[Method], RunConfig]
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named run; `description` is one line that says what it is and how its loss is weighted."""
+    """A named run; `description` is one line that says what it is and how its loss is weighted.
+
+    `follows` names the recipe whose weights it is meant to start from, if any.
+    """
 
     name: str
     description: str
     build: Callable[[], RunConfig]
+    follows: str | None = None
 
     def __call__(self) -> RunConfig:
         return replace(self.build(), name=self.name)
@@ -29,7 +33,9 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(family: str, description: str, methods: Mapping[str, Method]) -> Callable[[Build], Build]:
+def recipe(
+    family: str, description: str, methods: Mapping[str, Method], *, follows: str | None = None
+) -> Callable[[Build], Build]:
     """Register `family-<method>` for each of the methods; the function turns a method into a run."""
 
     def register(build: Build) -> Build:
@@ -37,7 +43,9 @@ def recipe(family: str, description: str, methods: Mapping[str, Method]) -> Call
             name = f"{family}-{label}"
             weighting = getattr(method, "weighting", None)
             told = description if weighting is None else f"{description}; {weighting} weighting"
-            RECIPES[name] = Recipe(name, told, partial(build, method))
+            if follows is not None:
+                told = f"{told}; with --init-from runs/{follows}"
+            RECIPES[name] = Recipe(name, told, partial(build, method), follows)
         return build
 
     return register

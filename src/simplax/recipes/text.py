@@ -68,8 +68,9 @@ def text_mini_first_phase(method: Method) -> RunConfig:
 
 @recipe(
     "text-mini",
-    f"{_SOTU}; phase 2 of Simplax: 180 steps with --init-from runs/text-mini-udlm-720",
+    f"{_SOTU}; phase 2 of Simplax: 180 steps",
     {"simplax": _SIMPLAX},
+    follows="text-mini-udlm-720",
 )
 def text_mini_second_phase(method: Method) -> RunConfig:
     return _mini(method, MINI_STEPS // 5, replace(_MUON, warmup=10))
@@ -115,8 +116,9 @@ def owt_first_phase(method: Method) -> RunConfig:
 
 @recipe(
     "owt",
-    f"{_PAPER}, phase 2 of Simplax: 200 k steps with --init-from runs/owt-udlm-800k",
+    f"{_PAPER}, phase 2 of Simplax: 200 k steps",
     {"simplax": _SIMPLAX},
+    follows="owt-udlm-800k",
 )
 def owt_second_phase(method: Method) -> RunConfig:
     return _owt(method, 200_000)
@@ -148,8 +150,9 @@ def owt_short_first_phase(method: Method) -> RunConfig:
 
 @recipe(
     "owt-50k",
-    f"{_PAPER}, diagnostic: the last 10 k of 50 k steps with --init-from runs/owt-50k-udlm-40k",
+    f"{_PAPER}, diagnostic: the last 10 k of 50 k steps",
     {"udlm-init": _SIMPLAX},
+    follows="owt-50k-udlm-40k",
 )
 def owt_short_second_phase(method: Method) -> RunConfig:
     return _owt(method, 10_000)

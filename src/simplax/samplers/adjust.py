@@ -9,6 +9,7 @@ from typing import Any
 from simplax.concentration import Concentration
 from simplax.errors import UserError
 from simplax.samplers.base import Sampler
+from simplax.times import Grid
 
 
 def adjusted(
@@ -27,7 +28,7 @@ def adjusted(
             raise UserError(f"the concentration eta must not be negative, got {eta}.")
         chosen = replace(chosen, eta=eta)
     if time_power is not None:
-        if "times" not in known:
+        if "times" not in known or not isinstance(chosen.times, Grid):
             raise UserError(
                 f"the sampler {type(sampler).__name__} has times of its own: leave the time power out."
             )

@@ -15,6 +15,7 @@ from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperatu
 
 if TYPE_CHECKING:
     from simplax.evaluate.sudoku import Score
+    from simplax.hub import Model
 
 Clues = Annotated[
     tuple[int, ...] | None,
@@ -55,40 +56,31 @@ def evaluate(
     A puzzle is solved if the whole board is its only solution. In the prefix layout a board with wrong row separators
     counts as invalid. Nothing may be chosen by looking at the eval split: use --split dev for that.
     """
-    from dataclasses import replace
-
-    import torch
-
     from simplax.config import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
-    from simplax.evaluate.answers import sudoku_task
+    from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     task = sudoku_task(loaded)
-    samplers = {
-        conditional: loaded.sampler(concentration, time_power=time_power, conditional=conditional)
-        for conditional in (True, False)
-    }
-    temperatures = {
-        conditional: loaded.defaults(conditional=conditional).temperature
-        if temperature is None
-        else temperature
-        for conditional in samplers
-    }
     counts = clues if clues is not None else _all_counts(task, puzzles)
     if not counts:
         raise UserError("name at least one clue count.")
+    # blank boards may have settings of their own
+    used = {
+        count: loaded.sampler(concentration, time_power=time_power, conditional=count > 0) for count in counts
+    }
+    heat = {count: _temperature(loaded, count, temperature) for count in counts}
     # all sets first: one that cannot be had is told before hours of sampling
     sets = [
         sudoku.puzzle_set(c, num, size=task.size, split=split, file=puzzles, exact=exact_clues)
         for c in counts
     ]
     if compile:
-        loaded = replace(loaded, denoiser=torch.compile(loaded.denoiser))  # type: ignore[arg-type]
+        loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
     scores = []
     for count, chosen in zip(counts, sets):
         with progress(f"{count} clues", len(chosen)) as done:
@@ -108,23 +100,16 @@ def evaluate(
                 )
             )
     results = [
-        {
-            **score.to_json(),
-            "sampler": encode(samplers[score.clues > 0]),
-            "temperature": temperatures[score.clues > 0],
-        }
+        {**score.to_json(), "sampler": encode(used[score.clues]), "temperature": heat[score.clues]}
         for score in scores
     ]
-    first = (
-        scores[0].clues > 0
-    )  # results say it column by column: blank boards may have settings of their own
     record = manifest(
         loaded,
-        sampler=samplers[first],
+        sampler=used[counts[0]],
         num_steps=scores[0].num_steps,
         nfe=scores[0].nfe,
         seeds=[seed],
-        temperature=temperatures[first],
+        temperature=heat[counts[0]],
         evaluation="sudoku",
         layout=task.layout,
         split=split,
@@ -135,6 +120,10 @@ def evaluate(
     )
     written = keep(record, "sudoku", Path(model), out)
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
+
+
+def _temperature(model: Model, count: int, asked: float | None) -> float:
+    return model.defaults(conditional=count > 0).temperature if asked is None else asked
 
 
 def _all_counts(task: Any, puzzles: Path | None) -> tuple[int, ...]:
