@@ -55,7 +55,7 @@ def _mini(method: Method, steps: int = MINI_STEPS, optimizer: Optimizer = _MUON)
 _SOTU = "128 tokens of messages of US presidents, BPE of 4,096"
 
 
-@recipe("text-mini", f"{_SOTU}; 17 minutes on two cores without bf16 units, or less", MINI_METHODS)
+@recipe("text-mini", f"{_SOTU}; about 17 minutes as UDLM on two cores without bf16 units", MINI_METHODS)
 def text_mini(method: Method) -> RunConfig:
     return _mini(method)
 
