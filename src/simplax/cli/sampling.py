@@ -27,7 +27,7 @@ TimePower = Annotated[
 ]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
-Compile = Annotated[bool, tyro.conf.arg(help="compile the network first: worth it for long work")]
+Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
 
 
