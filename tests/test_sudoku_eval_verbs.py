@@ -17,6 +17,7 @@ from simplax.cli import main
 from simplax.concentration import Vanishing
 from simplax.config import SamplingDefaults, Unconditional, from_json, to_json
 from simplax.data.sudoku import to_text
+from simplax.evaluate import sudoku
 from simplax.evaluate.answers import answer, sudoku_task
 from simplax.hub import Model, from_pretrained
 from sudoku_models import FOUR, model, nine, oracle
@@ -79,6 +80,22 @@ def test_evaluation_prints_and_keeps_a_manifest(
     assert main(arguments) == 0
     assert "solved %" in capsys.readouterr().out
     assert "4 to 15 clues" in complaint(capsys, "evaluate", "any", "sudoku", "--clues", "3")
+
+
+def test_an_interrupted_evaluation_keeps_the_counts_it_measured(
+    use: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(model("sudoku4-simplax"))
+    whole = sudoku.evaluate
+
+    def stopped(loaded: Model, puzzles: Any, clues: int, **options: Any) -> Any:
+        if clues == 0:
+            raise KeyboardInterrupt
+        return whole(loaded, puzzles, clues, **options)
+
+    monkeypatch.setattr(sudoku, "evaluate", stopped)
+    assert main(["evaluate", "any", "sudoku", "--num", "4", "--clues", "6", "0", "--out", "kept.json"]) != 0
+    assert [one["clues"] for one in json.loads(Path("kept.json").read_text())["result"]] == [6]
 
 
 def test_evaluation_refuses_other_models(use: Any, capsys: pytest.CaptureFixture[str]) -> None:

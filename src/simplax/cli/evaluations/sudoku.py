@@ -81,44 +81,45 @@ def evaluate(
     ]
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
-    scores = []
+    scores: list[Score] = []
+    record: dict[str, Any] = {}
     for count, chosen in zip(counts, sets):
         with progress(f"{count} clues", len(chosen)) as done:
-            scores.append(
-                sudoku.evaluate(
-                    loaded,
-                    chosen,
-                    count,
-                    split=split,
-                    num_steps=steps,
-                    eta=concentration,
-                    time_power=time_power,
-                    temperature=temperature,
-                    seed=seed,
-                    batch_size=batch_size,
-                    progress=done,
-                )
+            score = sudoku.evaluate(
+                loaded,
+                chosen,
+                count,
+                split=split,
+                num_steps=steps,
+                eta=concentration,
+                time_power=time_power,
+                temperature=temperature,
+                seed=seed,
+                batch_size=batch_size,
+                progress=done,
             )
-    results = [
-        {**score.to_json(), "sampler": encode(used[score.clues]), "temperature": heat[score.clues]}
-        for score in scores
-    ]
-    record = manifest(
-        loaded,
-        sampler=used[counts[0]],
-        num_steps=scores[0].num_steps,
-        nfe=scores[0].nfe,
-        seeds=[seed],
-        temperature=heat[counts[0]],
-        evaluation="sudoku",
-        layout=task.layout,
-        split=split,
-        puzzles=None if puzzles is None else puzzles.name,
-        exact_clues=exact_clues,
-        compiled=compile,
-        result=results,
-    )
-    written = keep(record, "sudoku", Path(model), out)
+        scores.append(score)
+        record = record or manifest(
+            loaded,
+            sampler=used[count],
+            num_steps=score.num_steps,
+            nfe=score.nfe,
+            seeds=[seed],
+            temperature=heat[count],
+            evaluation="sudoku",
+            layout=task.layout,
+            split=split,
+            puzzles=None if puzzles is None else puzzles.name,
+            exact_clues=exact_clues,
+            compiled=compile,
+            result=[],
+        )
+        record["result"].append(
+            {**score.to_json(), "sampler": encode(used[count]), "temperature": heat[count]}
+        )
+        # after every count: who stops an evaluation of an hour keeps what was measured
+        written = keep(record, "sudoku", Path(model), out)
+    results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
 
