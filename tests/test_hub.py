@@ -258,6 +258,12 @@ def test_an_export_of_averaged_weights_does_not_pass_for_raw(exported: Path) -> 
     assert "ema weights only" in refused(exported, weights="raw")
 
 
+def test_the_recipe_samples_as_the_bundled_model_does() -> None:
+    shipped, recipe = from_pretrained("sudoku", device="cpu"), recipes.get("sudoku-cpu-simplax")
+    assert (recipe.sampling, recipe.unconditional) == (shipped.config.sampling, shipped.config.unconditional)
+    assert recipe.architecture == shipped.config.architecture
+
+
 def test_bundled_models_are_found_by_name(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "bundled", lambda: {"sudoku": exported})
     assert isinstance(from_pretrained("sudoku"), Model)

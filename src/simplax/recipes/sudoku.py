@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simplax.config import RunConfig, SamplingDefaults
+from simplax.config import RunConfig, SamplingDefaults, Unconditional
 from simplax.methods import AR, UDLM, Method, Simplax
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
 from simplax.recipes.discrete import discrete
 from simplax.recipes.registry import recipe
+from simplax.samplers.adjust import adjusted
 from simplax.tasks import SudokuTask
 from simplax.train import Optimizer, Run
 
@@ -59,7 +60,16 @@ def sudoku_cpu(method: Method) -> RunConfig:
     )  # fmt: skip
     cells = SudokuTask(size=9, layout="cells", clues=30, augment=True)
     task, architecture = _related(method, cells, PRESETS["cpu-micro"])
-    return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=89))
+    config = RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=89))
+    if not isinstance(method, Simplax):
+        return config
+    # chosen on development boards: with clues repair often; on a blank board seldom, and in finer steps at the end
+    blank = Unconditional(0.4, adjusted(method.sampler(eta=1.0), time_power=1.5))
+    return replace(
+        config,
+        sampling=replace(config.sampling, sampler=method.sampler(eta=100.0)),
+        unconditional=blank,
+    )
 
 
 @recipe(
