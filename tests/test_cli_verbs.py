@@ -59,9 +59,7 @@ def test_listings_parse_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert set(listing("recipes")) == set(RECIPES)
     methods = listing("methods")
-    assert len(methods) == 10
-    assert {name for name, row in methods.items() if row["implemented"]} == set(METHODS) & set(methods)
-    assert {"simplax", "udlm"} <= set(METHODS) & set(methods)
+    assert len(methods) == 10 and set(methods) <= set(METHODS)
     examined = listing("doctor")
     assert {"versions", "device", "gflops", "threads", "extras", "advice"} <= set(examined)
     assert examined["thread_speedup"] > 0 and examined["allocation_cost"] > 0

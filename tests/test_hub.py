@@ -254,10 +254,6 @@ def test_a_damaged_checkpoint_of_a_run_is_refused(run: Path, tmp_path: Path) -> 
     assert "truncated" in refused(copy)
 
 
-def test_an_export_of_averaged_weights_does_not_pass_for_raw(exported: Path) -> None:
-    assert "ema weights only" in refused(exported, weights="raw")
-
-
 def test_the_recipe_samples_as_the_bundled_model_does() -> None:
     shipped, recipe = from_pretrained("sudoku", device="cpu"), recipes.get("sudoku-cpu-simplax")
     assert (recipe.sampling, recipe.unconditional) == (shipped.config.sampling, shipped.config.unconditional)

@@ -60,11 +60,9 @@ def test_file_tree_names_every_module() -> None:
     assert listed == modules
 
 
-def test_methods_table_has_the_ten_and_is_honest_about_them() -> None:
+def test_methods_table_has_the_ten_and_all_exist() -> None:
     table = README.split("## Methods")[1].split("## ")[0]
-    rows = dict(re.findall(r"^\| ([^|]+?) \|.*\| ([^|]+?) \|$", table, re.M)[1:])
+    names = re.findall(r"^\| ([^|]+?) \|", table, re.M)[1:]
     keys = {"S-FLM": "sflm", "S-FLM, truncated and adaptive": "sflm_adaptive"}
-    status = {keys.get(name, name.lower()): word for name, word in rows.items()}
-    assert set(status) == set(CATALOGUE)
-    assert {key for key, word in status.items() if word == "available"} <= set(METHODS)
-    assert {key for key, word in status.items() if word == "planned"}.isdisjoint(METHODS)
+    rows = [keys.get(name, name.lower()) for name in names if not name.startswith("-")]
+    assert sorted(rows) == sorted(CATALOGUE) and set(rows) <= set(METHODS)

@@ -15,6 +15,7 @@ import torch
 from simplax import recipes
 from simplax.cli import main
 from simplax.launch import build, launch
+from simplax.train.hooks import WandB
 from simplax.train.metrics import read
 from simplax.typing import Batch
 from simplax.watch import Answers, KeepSamples
@@ -130,8 +131,11 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def log(self, values: dict[str, float], step: int) -> None:
             got["wandb"].extend((name, step) for name in values)
 
-    def init(project: str, name: str, resume: str) -> Remote:
+    identities = []
+
+    def init(project: str, name: str, id: str, resume: str) -> Remote:
         assert (project, name, resume) == ("mine", "toy-udlm-smoke", "allow")
+        identities.append(id)
         return Remote()
 
     fakes: dict[str, dict[str, Any]] = {
@@ -143,14 +147,13 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         fake.__dict__.update(members)
         monkeypatch.setitem(sys.modules, module, fake)
     monkeypatch.chdir(tmp_path)
-    assert (
-        main(
-            ["train", "toy-udlm", "--smoke", "--out", "runs/x", "--tensorboard", "--wandb", "mine", "--json"]
-        )
-        == 0
-    )
+    flags = ["--smoke", "--out", "runs/x", "--tensorboard", "--wandb", "mine", "--json"]
+    assert main(["train", "toy-udlm", *flags]) == 0
     assert got["tensorboard"] == got["wandb"]
     assert {("loss", 1), ("loss", 5), ("validation_loss", 5)} <= set(got["wandb"])
+    for hook in [WandB("mine", "toy-udlm-smoke", Path("runs/x/wandb-id")) for _ in range(2)]:
+        hook.log(6, {"loss": 1.0})  # the run is taken up again
+    assert len(identities) == 3 and len(set(identities)) == 1
 
 
 def test_characters_are_those_that_scored_tokens_spell() -> None:

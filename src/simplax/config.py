@@ -7,8 +7,9 @@ command line, recipes and files: nothing below them sees it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,9 @@ class SamplingDefaults:
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
+        _check_temperature(self.temperature)
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,15 @@ class Unconditional:
 
     temperature: float | None = None
     sampler: Sampler[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None:
+            _check_temperature(self.temperature)
+
+
+def _check_temperature(value: float) -> None:
+    if not 0 < value < math.inf:
+        raise UserError(f"the temperature must be positive and finite, got {value}.")
 
 
 @dataclass(frozen=True)
@@ -105,9 +118,6 @@ class RunConfig:
     run: Run
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     unconditional: Unconditional | None = None
-
-
-SECTIONS = frozenset(f.name for f in fields(RunConfig))
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:

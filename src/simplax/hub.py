@@ -5,13 +5,12 @@ Weights are read from safetensors only; nothing is ever unpickled.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from simplax import likelihood
 from simplax.codec import nearest
 from simplax.concentration import Concentration
-from simplax.config import RunConfig, SamplingDefaults, from_json, load, to_json
+from simplax.config import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError
 from simplax.likelihood import Likelihood
 from simplax.manifest import environment, write
@@ -28,16 +27,12 @@ from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
-from simplax.train import checkpoint
+from simplax.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
 from simplax.train.distributed import pick_device
 from simplax.train.files import sha256
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
-
-Weights = Literal["ema", "raw"]
-CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
-_RUN_FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +114,7 @@ class Model:
         tokens: Tensor | None = None,
         given: Tensor | None = None,
         eta: float | Concentration | None = None,
+        time_power: float | None = None,
         sampler: Sampler[Any] | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
@@ -126,39 +122,43 @@ class Model:
         """Draw `num` sequences; what is not said is the model's default.
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
-        and never on `batch_size`. Positions where `given` (num, length) holds keep `tokens`; if it holds nowhere, the
-        defaults are those of a free draw.
+        and never on `batch_size` or the other samples. Positions where `given` (num, length) holds keep `tokens`; a
+        row where it holds nowhere takes the defaults of a free draw.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
                 f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
             )
-        conditional = given is not None and bool(given.any())
-        defaults = self.defaults(conditional=conditional)
-        chosen = self.sampler(eta, conditional=conditional) if sampler is None else sampler
+        if sampler is not None and (eta is not None or time_power is not None):
+            raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
         numbers = seeds_for(seeds, num)
-        if num_steps is None and chosen.steps_for(self.config.task.length) is None:
-            num_steps = defaults.num_steps
-        parts = []
-        for rows in torch.arange(num).split(batch_size):
-            span = slice(int(rows[0]), int(rows[-1]) + 1)
-            parts.append(
-                sample(
-                    self.denoiser.eval(),
-                    (len(rows), self.config.task.length),
-                    sampler=chosen,
-                    schedule=self.method.schedule,
-                    num_steps=num_steps,
-                    vocab_size=self.config.task.vocab_size,
-                    seeds=numbers[span],
-                    tokens=None if tokens is None else tokens[span].to(self.device),
-                    given=None if given is None else given[span].to(self.device),
-                    temperature=defaults.temperature if temperature is None else temperature,
-                    top_p=defaults.top_p if top_p is None else top_p,
-                    trajectory=trajectory,
+        held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
+        parts, order = [], []
+        for conditional in (True, False):
+            defaults = self.defaults(conditional=conditional)
+            chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
+            own_steps = chosen.steps_for(self.config.task.length) is not None
+            for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
+                if not len(rows):
+                    continue
+                order.append(rows)
+                parts.append(
+                    sample(
+                        self.denoiser.eval(),
+                        (len(rows), self.config.task.length),
+                        sampler=chosen,
+                        schedule=self.method.schedule,
+                        num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
+                        vocab_size=self.config.task.vocab_size,
+                        seeds=numbers[rows],
+                        tokens=None if tokens is None else tokens[rows].to(self.device),
+                        given=None if given is None else given[rows].to(self.device),
+                        temperature=defaults.temperature if temperature is None else temperature,
+                        top_p=defaults.top_p if top_p is None else top_p,
+                        trajectory=trajectory,
+                    )
                 )
-            )
-        return join(parts)
+        return _in_order(join(parts), torch.cat(order))
 
     def nll(
         self,
@@ -204,21 +204,38 @@ class Model:
         return path
 
 
-def from_pretrained(path_or_name: str | Path, *, weights: Weights = "ema", device: str = "auto") -> Model:
-    """The model in a run directory, in an exported directory, or of that name in the package.
+def from_pretrained(
+    path_or_name: str | Path, *, weights: Weights | None = None, device: str = "auto"
+) -> Model:
+    """The model in a run (its newest checkpoint; `RUN/best` is its best), in an exported directory, or of that name in
+    the package.
 
-    Runs hold averaged weights (`ema`) and the last ones (`raw`); exported directories hold one set.
+    Runs hold averaged weights (`ema`, taken unless told otherwise) and the last ones (`raw`); an export holds one set.
     """
-    if weights not in _RUN_FILES:
-        raise UserError(f"weights must be ema or raw, not {weights!r}.")
-    folder = find(path_or_name)
-    file = _weights_file(folder, weights)
-    tensors = checkpoint.load_tensors(file)
-    config = _config(folder)
+    stored = locate(find(path_or_name), weights)
+    config = stored.config
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
-    _load_state(denoiser, tensors, file)
-    origin = {"path": str(path_or_name), "weights": _which(folder, weights), "sha256": sha256(file)}
-    return Model(denoiser.to(place(device)).eval(), config, origin, folder)
+    fill(denoiser, stored)
+    origin: dict[str, Any] = {
+        "path": str(path_or_name),
+        "weights": stored.kind,
+        "sha256": sha256(stored.file),
+    }
+    if stored.started_from is not None:
+        origin["started_from"] = stored.started_from
+    return Model(denoiser.to(place(device)).eval(), config, origin, stored.home)
+
+
+def _in_order(drawn: Samples, rows: Tensor) -> Samples:
+    """Samples that were drawn for these rows, as the rows were asked for."""
+    back = rows.argsort()
+    path = drawn.trajectory
+    return replace(
+        drawn,
+        tokens=drawn.tokens[back.to(drawn.tokens.device)],
+        seeds=drawn.seeds[back.to(drawn.seeds.device)],
+        trajectory=None if path is None else path[:, back.to(path.device)],
+    )
 
 
 def bundled() -> dict[str, Path]:
@@ -255,47 +272,3 @@ def place(device: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"device {device!r} cannot be used here: say auto, cpu or cuda.") from error
     return chosen
-
-
-def _weights_file(folder: Path, weights: str) -> Path:
-    if (folder / "checkpoints").is_dir():
-        newest = checkpoint.find(folder)
-        if newest is None:
-            raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
-        return newest / _RUN_FILES[weights]
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
-    if not (folder / WEIGHTS).is_file():
-        raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
-    kept = _which(folder, weights)
-    if kept != weights:
-        raise UserError(f"{folder} was exported with {kept} weights only: leave out --weights {weights}.")
-    return folder / WEIGHTS
-
-
-def _which(folder: Path, weights: str) -> str:
-    """The kind of weights taken; an export without a manifest is believed to be what is asked for."""
-    try:
-        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return str(record["model"].get("weights", weights))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return weights
-
-
-def _config(folder: Path) -> RunConfig:
-    try:
-        return from_json(load(folder / CONFIG))
-    except UserError as error:
-        raise UserError(f"{folder} was not written by this version of simplax: {error}") from error
-
-
-def _load_state(denoiser: nn.Module, tensors: dict[str, Tensor], file: Path) -> None:
-    expected = denoiser.state_dict()
-    for name in [*expected, *tensors]:
-        if name not in tensors or name not in expected:
-            verb = "lacks" if name not in tensors else "has the unknown entry"
-            raise UserError(f"{file} does not fit its {CONFIG}: it {verb} {name}.")
-        if tensors[name].shape != expected[name].shape:
-            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
-            raise UserError(f"{file} does not fit its {CONFIG}: {name} has shape {shapes}.")
-    denoiser.load_state_dict(tensors)

@@ -9,10 +9,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from simplax.config import RunConfig, from_json, to_json
+from simplax.config import RunConfig, from_json, load, to_json
+from simplax.errors import UserError
 from simplax.train import Result, train
+from simplax.train.checkpoint import STATE
 from simplax.train.hooks import Hook
 from simplax.watch import KeepSamples, metric
+
+SAMPLING = ("sampling", "unconditional")
+"""What may differ when a run goes on: it decides how the model is sampled, not its weights."""
 
 
 def build(config: RunConfig) -> nn.Module:
@@ -32,6 +37,33 @@ def _keep_tokenizer(config: RunConfig, directory: Path) -> None:
         tokenizer.save(directory)
 
 
+def _check_start(config: RunConfig, source: Path) -> None:
+    """Weights mean nothing with other tokens."""
+    tokenizer = config.task.tokenizer()
+    if tokenizer is None:
+        return
+    first = config.task.tokenizer(_home(source))
+    if first is not None and first.to_json() != tokenizer.to_json():
+        raise UserError(
+            f"{source} was trained with another tokenizer: prepare the data with the one stored there."
+        )
+
+
+def repeats(config: RunConfig, source: Path) -> bool:
+    """Whether a run that starts from `source` would see what that began with once more, noise and all."""
+    stored = _home(source) / "config.json"
+    if not stored.is_file():
+        return False
+    before = from_json(load(stored))
+    return (before.task, before.run.seed) == (config.task, config.run.seed)
+
+
+def _home(source: Path) -> Path:
+    """The run of a checkpoint, or the directory itself."""
+    folder = source.resolve()
+    return folder.parent.parent if (folder / STATE).is_file() else folder
+
+
 def launch(
     config: RunConfig,
     directory: str | Path,
@@ -45,6 +77,8 @@ def launch(
 ) -> Result:
     """Train what `config` says in `directory`, or continue there unless `fresh`; `hooks` see every row of metrics."""
     directory = Path(directory)
+    if init_from is not None:
+        _check_start(config, Path(init_from))
     samples = [KeepSamples(config, directory)] if config.run.sample_every else []
     _keep_tokenizer(config, directory)
     return train(
@@ -57,6 +91,7 @@ def launch(
         metric=metric(config) if config.run.validate_every else None,
         config=to_json(config),
         modern_config=lambda stored: to_json(from_json(stored)),
+        may_change=SAMPLING,
         resume="never" if fresh else "auto",
         allow_older=allow_older,
         init_from=init_from,

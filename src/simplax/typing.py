@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -59,12 +58,3 @@ class Loss:
 
     def mean(self) -> Tensor:
         return self.per_token.sum() / self.scored.sum().clamp(min=1)
-
-
-class DenoiserFn(Protocol):
-    """Anything that maps a noisy state and a time `(batch,)` to logits `(batch, length, vocab)`.
-
-    Keyword arguments `given` and `attend` are passed to callables that accept them, and to no others.
-    """
-
-    def __call__(self, z: Tensor, t: Tensor) -> Tensor: ...

@@ -42,9 +42,9 @@ def bench(
     else:
         report, draw, lines = _steps(quick, precision), draw_ratios, _ratio_table
     target = figure or Path("growth.png" if growth else "bench.png")
+    emit(json, report, lambda: lines(report))
     draw(report, target)
     say(f"figure: {target}")
-    emit(json, report, lambda: lines(report))
 
 
 def _steps(quick: bool, precision: str) -> dict[str, Any]:

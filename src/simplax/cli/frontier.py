@@ -70,7 +70,7 @@ def frontier(
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -117,7 +117,6 @@ def frontier(
         "seeds": {"first": seed, "count": chosen.num},
         "eta": eta,
         "top_p": top_p,
-        "weights": weights,
         "measured_with": yardstick.identity,
         "result": {
             "data": shortened(rows[:1])[0],

@@ -38,7 +38,7 @@ def infill(
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: BatchSize = 256,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -65,7 +65,8 @@ def infill(
         top_p=top_p,
         tokens=held.tokens,
         given=held.given,
-        sampler=sampler,
+        eta=concentration,
+        time_power=time_power,
         batch_size=batch_size,
         trajectory=html is not None,
     )

@@ -14,19 +14,15 @@ def main(arguments: list[str]) -> None:
 
 def methods(*, json: Json = False) -> None:
     """The ten methods: what each one noises, whether it has a likelihood, how it samples, where it comes from."""
-    from simplax.methods import METHODS
     from simplax.methods.catalogue import CATALOGUE
 
-    rows = {name: asdict(facts) | {"implemented": name in METHODS} for name, facts in CATALOGUE.items()}
+    rows = {name: asdict(facts) for name, facts in CATALOGUE.items()}
     columns = ["latent", "likelihood", "sampler", "citation"]
     emit(
         json,
         rows,
         lambda: table(
             ["method", *columns],
-            [
-                [name + ("" if row["implemented"] else " (planned)"), *(row[c] for c in columns)]
-                for name, row in rows.items()
-            ],
+            [[name, *(row[c] for c in columns)] for name, row in rows.items()],
         ),
     )

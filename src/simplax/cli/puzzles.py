@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simplax.cli.parsing import Weights
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Asked]
     return asked
 
 
-def load_solver(model: str, weights: str = "ema", device: str = "auto") -> Model:
+def load_solver(model: str, weights: Weights = None, device: str = "auto") -> Model:
     """The Sudoku model of that name or path."""
     from simplax.evaluate.answers import sudoku_task
     from simplax.hub import bundled, from_pretrained
@@ -49,7 +50,7 @@ def load_solver(model: str, weights: str = "ema", device: str = "auto") -> Model
         raise UserError(
             "this installation has no bundled Sudoku model: name a run or an exported model with --model."
         )
-    loaded = from_pretrained(model, weights=weights, device=device)  # type: ignore[arg-type]
+    loaded = from_pretrained(model, weights=weights, device=device)
     sudoku_task(loaded)
     return loaded
 

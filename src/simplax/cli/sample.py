@@ -39,13 +39,11 @@ def sample(
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. What is not said is the model's own default."""
-    import torch
-
     from simplax.hub import from_pretrained
     from simplax.prompts import prompts
 
@@ -54,7 +52,7 @@ def sample(
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     asked = prompts(loaded, [prompt] * num) if prompt is not None else None
-    held: Any = loaded.config.task.validation().batch(torch.arange(num)) if given else asked
+    held: Any = loaded.config.task.held_out_batch(num) if given else asked
     free = held is None or not bool(held.given.any())
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=not free)
     drawn = loaded.sample(
@@ -65,7 +63,8 @@ def sample(
         top_p=top_p,
         tokens=None if held is None else held.tokens,
         given=None if held is None else held.given,
-        sampler=sampler,
+        eta=concentration,
+        time_power=time_power,
         batch_size=batch_size,
         trajectory=html is not None,
     )

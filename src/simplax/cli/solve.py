@@ -47,7 +47,7 @@ def solve(
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> int:

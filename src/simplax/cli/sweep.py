@@ -44,7 +44,7 @@ def sweep(
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
     ),
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -74,7 +74,17 @@ def sweep(
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
-    points: list[dict[str, Any]] = []
+    base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
+    record = manifest(
+        loaded,
+        seeds=[seed],
+        evaluation="eta sweep",
+        split=split,
+        puzzles=None if puzzles is None else puzzles.name,
+        compiled=compile,
+        result=[],
+    )
+    points: list[dict[str, Any]] = record["result"]
     with progress("sweep", len(grid) * num) as done:
         for index, (count, number, value) in enumerate(grid):
             score = sudoku.evaluate(
@@ -93,17 +103,8 @@ def sweep(
             sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
             heat = loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
             points.append({**_point(score, spell(value)), "sampler": encode(sampler), "temperature": heat})
-    record = manifest(
-        loaded,
-        seeds=[seed],
-        evaluation="eta sweep",
-        split=split,
-        puzzles=None if puzzles is None else puzzles.name,
-        compiled=compile,
-        result=points,
-    )
-    base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
-    written = str(write(base.with_name(base.name + ".json"), record))
+            # after every point: who stops a long sweep keeps what was measured
+            written = str(write(base.with_name(base.name + ".json"), record))
     images = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
     figures = draw_sweep(points, images, title=f"{loaded.config.name}: {num} puzzles per point")
     emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))

@@ -86,7 +86,10 @@ def text(
             separator.encode().decode("unicode_escape") if separator and separator.isascii() else separator,
             errors,
         )
+        finished = (out / MANIFEST).is_file()
         found = prepare(options, out, show=None)
+        if finished:
+            found.verify()
     data = {"directory": str(found.directory), **found.manifest}
     emit(json, data, lambda: facts(_shown(found)))
 

@@ -15,6 +15,7 @@ from simplax.errors import UserError
 if TYPE_CHECKING:
     from simplax.train.hooks import Hook
 
+# spelled out, for the configuration would bring torch along before a word of help is printed
 SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling", "unconditional"})
 
 
@@ -54,7 +55,7 @@ def train(
     """
     from simplax import hub, recipes
     from simplax.config import resolve
-    from simplax.launch import launch
+    from simplax.launch import launch, repeats
 
     chosen = recipes.get(recipe)
     chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, settings)
@@ -68,12 +69,18 @@ def train(
     first = recipes.RECIPES[recipe].follows
     if first is not None and init_from is None and not (directory / "latest").exists():
         say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
+    source = None if init_from is None else hub.find(init_from)
+    if source is not None and not (directory / "latest").exists() and repeats(chosen, source):
+        say(
+            f"{init_from} began with the same data, order and noise as this run will: set another --run.seed, and "
+            "--task.seed for Sudoku and text, to go on with new ones"
+        )
     result = launch(
         chosen,
         directory,
         fresh=fresh,
         allow_older=allow_older,
-        init_from=None if init_from is None else hub.find(init_from),
+        init_from=source,
         hooks=hooks,
         device=str(hub.place(device)) if device != "auto" else device,
     )
@@ -89,7 +96,7 @@ def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -
     if os.environ.get("RANK", "0") != "0":
         return []
     curves: list[Hook] = [TensorBoard(directory / "tensorboard")] if tensorboard else []
-    return curves if project is None else [*curves, WandB(project, name)]
+    return curves if project is None else [*curves, WandB(project, name, directory / "wandb-id")]
 
 
 def _validated(directory: Path) -> dict[str, float]:

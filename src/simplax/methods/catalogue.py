@@ -1,4 +1,4 @@
-"""The ten methods at a glance, those that exist and those to come."""
+"""The ten methods at a glance."""
 
 from __future__ import annotations
 

@@ -52,6 +52,16 @@ def _mini(method: Method, steps: int = MINI_STEPS, optimizer: Optimizer = _MUON)
     return RunConfig("", TextTask(), method, architecture, run, SamplingDefaults(num_steps=128))
 
 
+def _going_on(config: RunConfig) -> RunConfig:
+    """The same run as a second phase: other noise and another order of the data than the first began with."""
+    assert isinstance(config.task, TextTask)
+    return replace(
+        config,
+        task=replace(config.task, seed=config.task.seed + 1),
+        run=replace(config.run, seed=config.run.seed + 1),
+    )
+
+
 _SOTU = "128 tokens of messages of US presidents, BPE of 4,096"
 
 
@@ -73,7 +83,7 @@ def text_mini_first_phase(method: Method) -> RunConfig:
     follows="text-mini-udlm-720",
 )
 def text_mini_second_phase(method: Method) -> RunConfig:
-    return _mini(method, MINI_STEPS // 5, replace(_MUON, warmup=10))
+    return _going_on(_mini(method, MINI_STEPS // 5, replace(_MUON, warmup=10)))
 
 
 OWT = TextTask(corpus="openwebtext-gpt2-1024", sequence_length=1024, categories=50_257)
@@ -121,7 +131,7 @@ def owt_first_phase(method: Method) -> RunConfig:
     follows="owt-udlm-800k",
 )
 def owt_second_phase(method: Method) -> RunConfig:
-    return _owt(method, 200_000)
+    return _going_on(_owt(method, 200_000))
 
 
 @recipe("owt", f"{_PAPER}, Simplax without UDLM before it: 1 M steps", {"simplax-scratch": _SIMPLAX})
@@ -155,4 +165,4 @@ def owt_short_first_phase(method: Method) -> RunConfig:
     follows="owt-50k-udlm-40k",
 )
 def owt_short_second_phase(method: Method) -> RunConfig:
-    return _owt(method, 10_000)
+    return _going_on(_owt(method, 10_000))

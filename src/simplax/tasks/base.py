@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
+from simplax.errors import UserError
 from simplax.train.run import Source
+from simplax.typing import Batch
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
+
+
+_HELD_OUT = 1024
 
 
 class Task(abc.ABC):
@@ -37,6 +44,17 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def validation(self) -> Source:
         """Samples never trained on, on which choices may be made."""
+
+    def held_out_batch(self, num: int | None = None) -> Batch:
+        """The first `num` validation samples, each of them once; 1,024 if not said, or all if there are fewer."""
+        source = self.validation()
+        most = len(source) if isinstance(source, Sized) else None
+        if num is None:
+            num = _HELD_OUT if most is None else min(_HELD_OUT, most)
+        if num < 1 or (most is not None and num > most):
+            has = "" if most is None else f", and this task holds out {most:,}"
+            raise UserError(f"the number of held-out sequences must be at least 1{has}: got {num:,}.")
+        return source.batch(torch.arange(num))
 
     @abc.abstractmethod
     def text(self, tokens: Tensor) -> list[str]:

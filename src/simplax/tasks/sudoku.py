@@ -29,6 +29,9 @@ class PuzzleSource:
     augment: bool = False
     seed: int = 0
 
+    def __len__(self) -> int:
+        return len(self.puzzles)
+
     @property
     def length(self) -> int:
         return self.layout.length

@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
 
 from torch import nn
 
 from simplax.errors import UserError
+from simplax.train.files import write_text
 
 _INSTALL = 'run `pip install "simplax[track]"`.'
 
@@ -47,17 +49,31 @@ class TensorBoard:
 
 
 class WandB:
-    """Curves at Weights & Biases; needs the package `wandb`. The run there begins with the first row."""
+    """Curves at Weights & Biases; needs the package `wandb`. The run there begins with the first row.
 
-    def __init__(self, project: str, name: str | None = None, **options: Any) -> None:
+    `id_file` keeps its identity, so that a run taken up again goes on there too.
+    """
+
+    def __init__(
+        self, project: str, name: str | None = None, id_file: Path | None = None, **options: Any
+    ) -> None:
         try:
             import wandb
         except ImportError as error:
             raise UserError(f"Weights & Biases is not installed: {_INSTALL}") from error
-        self._begin: Any = partial(wandb.init, project=project, name=name, resume="allow", **options)
+        self._begin: Any = partial(wandb.init, project=project, name=name, **options)
+        self._id_file = id_file
         self._run: Any = None
 
     def log(self, step: int, values: dict[str, float]) -> None:
         if self._run is None:
-            self._run = self._begin()
+            known = {} if self._id_file is None else {"id": _identity(self._id_file), "resume": "allow"}
+            self._run = self._begin(**known)
         self._run.log(values, step=step)
+
+
+def _identity(file: Path) -> str:
+    """What is written in `file`, made up the first time."""
+    if not file.exists():
+        write_text(file, uuid4().hex + "\n")
+    return file.read_text(encoding="utf-8").strip()

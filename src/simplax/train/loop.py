@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ def train(
     metric: Metric | None = None,
     config: dict[str, Any] | None = None,
     modern_config: Callable[[dict[str, Any]], dict[str, Any]] = lambda stored: stored,
+    may_change: Collection[str] = (),
     resume: Literal["auto", "never"] = "auto",
     allow_older: bool = False,
     init_from: str | Path | None = None,
@@ -58,8 +59,8 @@ def train(
     """Train `denoiser` in place with `method.loss` on `source`, in `directory`.
 
     Run it again to continue: a run that was stopped or killed at any moment ends, on the CPU, with the same bits as
-    one that was not. `config` (plain JSON) is stored and must not change; `modern_config` spells a
-    stored one as this version would. `validation` and `metric` are evaluated with
+    one that was not. `config` (plain JSON) is stored and must not change, save the sections that `may_change`;
+    `modern_config` spells a stored one as this version would. `validation` and `metric` are evaluated with
     the averaged weights; the best checkpoint has the highest `score` of the metric, or else the lowest held-out loss.
     `init_from` starts from the weights of another run or model with a fresh optimizer. Ctrl-C saves and exits 130.
     """
@@ -67,7 +68,9 @@ def train(
     config = json.loads(json.dumps(config if config is not None else {"run": asdict(run)}))
     with connect(device) as world, Interrupt() as interrupt, _own_random_state(world):
         _check(denoiser, source, run, world)
-        found = world.on_main(lambda: _prepare(directory, config, modern_config, resume, allow_older))
+        found = world.on_main(
+            lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older)
+        )
         loaded = checkpoints.load(found) if found is not None else None
         denoiser.to(world.device)
         progress = Progress()
@@ -81,7 +84,7 @@ def train(
         if loaded is not None:
             progress = restore(stepper, loaded)
         elif init_from is not None:
-            start_from(stepper, Path(init_from))
+            progress.started_from = start_from(stepper, Path(init_from))
         session = _Session(method, stepper, progress, directory, config, validation, metric, hooks)
         return session.train(interrupt, quiet)
 
@@ -99,13 +102,14 @@ def _prepare(
     directory: Path,
     config: dict[str, Any],
     modern: Callable[[dict[str, Any]], dict[str, Any]],
+    may_change: Collection[str],
     resume: str,
     allow_older: bool,
 ) -> Path | None:
     """Settle the run directory in the first process; the checkpoint to continue from, if any."""
     if resume == "never" and (directory / "config.json").exists():
         raise UserError(f"{directory} already holds a run: resume it or choose another directory.")
-    settle_config(directory, config, modern)
+    settle_config(directory, config, modern, may_change)
     found = checkpoints.find(directory, allow_older=allow_older)
     if found is not None:
         checkpoints.write_text(directory / "latest", found.name + "\n")
@@ -250,6 +254,6 @@ class _Session:
                 tensors[name] = torch.cat(columns)
         save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
         return UserError(
-            f"the loss or its gradient is not finite at step {step}: the batch is in {path}, lower the learning rate "
-            "or look at the data, then resume from the last checkpoint."
+            f"the loss or its gradient is not finite at step {step}: the batch is in {path}; look at the data, or "
+            f"start a new run with --init-from {self.directory} and a lower learning rate."
         )

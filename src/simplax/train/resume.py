@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from simplax.errors import UserError
 from simplax.train import checkpoint as checkpoints
 from simplax.train.checkpoint import Checkpoint
-from simplax.train.files import write_json
+from simplax.train.files import sha256, write_json
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
@@ -23,7 +23,8 @@ from simplax.train.step import Stepper
 class Progress:
     """What a run remembers besides tensors: enough to write the same rows as if it had never stopped.
 
-    `window_loss` and `window_scored` are sums since the last row of metrics, `loss` the last row's mean.
+    `window_loss` and `window_scored` are sums since the last row of metrics, `loss` the last row's mean. `started_from`
+    says whose weights the run began with, if it did not begin with none.
     """
 
     step: int = 0
@@ -33,14 +34,19 @@ class Progress:
     best: float | None = None
     seconds: float = 0.0
     precision: str = "float32"
+    started_from: dict[str, str] | None = None
 
 
 def settle_config(
-    directory: Path, config: dict[str, Any], modern: Callable[[dict[str, Any]], dict[str, Any]]
+    directory: Path,
+    config: dict[str, Any],
+    modern: Callable[[dict[str, Any]], dict[str, Any]],
+    may_change: Collection[str] = (),
 ) -> None:
     """Write the resolved config before step 0, or refuse to continue with a different one.
 
-    `modern` spells a stored config as this version would, so that a new option at its default changes no run.
+    `modern` spells a stored config as this version would, so that a new option at its default changes no run. The
+    sections that `may_change` decide nothing about the weights and are stored anew.
     """
     path = directory / "config.json"
     try:
@@ -55,11 +61,18 @@ def settle_config(
         ) from error
     except json.JSONDecodeError:
         raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
-    if changes := difference(json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))):
+    before, now = json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))
+    if changes := difference(_without(before, may_change), _without(now, may_change)):
         raise UserError(
             f"{directory} holds a run with another configuration, choose another directory or undo: "
             + "; ".join(changes)
         )
+    if before != now:
+        write_json(path, config)
+
+
+def _without(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
 
 
 def difference(old: Any, new: Any, path: str = "") -> list[str]:
@@ -109,24 +122,26 @@ def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     return Progress(**checkpoint.state["progress"])
 
 
-def start_from(stepper: Stepper, source: Path) -> None:
-    """Weights and average of another run, of one of its checkpoints, or of a model directory."""
-    weights, average, updates = _read_start(source)
+def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
+    """Take weights and average of another run, of one of its checkpoints, or of a model directory; say which."""
+    file, weights, average, updates = _read_start(source)
     put(stepper.denoiser.state_dict(), weights, stepper.denoiser)
     put(stepper.ema.state_dict(), average, stepper.denoiser)
     stepper.ema.count = updates
+    return {"path": str(source), "sha256": sha256(file)}
 
 
-def _read_start(source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], int]:
+def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
     found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
     if found is not None:
         loaded = checkpoints.load(found)
-        return loaded.weights, loaded.ema, loaded.state["ema_updates"]
+        return found / checkpoints.WEIGHTS, loaded.weights, loaded.ema, loaded.state["ema_updates"]
     # a model directory holds one set of weights: it is its own average, and the average warms up anew
-    weights = checkpoints.load_tensors(source / checkpoints.WEIGHTS)
-    return weights, weights, 0
+    file = source / checkpoints.WEIGHTS
+    weights = checkpoints.load_tensors(file)
+    return file, weights, weights, 0
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ def evaluate(
     data: Data = None,
     batch_size: BatchSize = 64,
     out: Out = None,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:

@@ -20,12 +20,14 @@ def evaluate(
     model: ModelName,
     /,
     *,
-    num: Annotated[int, tyro.conf.arg(help="how many validation sequences")] = 1024,
+    num: Annotated[
+        int | None, tyro.conf.arg(help="how many validation sequences; 1,024, or all if there are fewer")
+    ] = None,
     draws: Annotated[int, tyro.conf.arg(help="independent draws of time and noise for each")] = 8,
     seed: Annotated[int, tyro.conf.arg(help="of times and noise")] = 0,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
     out: Out = None,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -35,16 +37,11 @@ def evaluate(
     """
     import time
 
-    import torch
-
-    from simplax.errors import UserError
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
-    if num < 1:
-        raise UserError(f"--num must be at least 1, got {num}.")
     loaded = from_pretrained(model, weights=weights, device=device)
-    batch = loaded.config.task.validation().batch(torch.arange(num))
+    batch = loaded.config.task.held_out_batch(num)
     start = time.perf_counter()
     value = loaded.nll(
         batch.tokens, given=batch.given, attend=batch.attend, draws=draws, seed=seed, batch_size=batch_size

@@ -47,7 +47,7 @@ def evaluate(
     batch_size: BatchSize = 128,
     compile: Compile = False,
     out: Out = None,
-    weights: Weights = "ema",
+    weights: Weights = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -117,7 +117,7 @@ def evaluate(
         record["result"].append(
             {**score.to_json(), "sampler": encode(used[count]), "temperature": heat[count]}
         )
-        # after every count: who stops an evaluation of an hour keeps what was measured
+        # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
         written = keep(record, "sudoku", Path(model), out)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))

@@ -31,7 +31,7 @@ _SPLITS: dict[int, Callable[[int], tuple[PuzzleSet, PuzzleSet]]] = {9: _puzzles_
 
 @dataclass(frozen=True)
 class SudokuSource:
-    """Training and validation puzzles of one board size and clue count, in one layout.
+    """Training puzzles of one board size and clue count, in one layout; `valid` are those kept for evaluation.
 
     What a training index contains is a pure function of (`seed`, index): every run of `num_train` indices
     is one pass in an order of its own, and with `augment` each index has its own symmetry, so passes never
@@ -81,10 +81,6 @@ class SudokuSource:
     def num_train(self) -> int:
         return len(self.train)
 
-    @property
-    def num_valid(self) -> int:
-        return len(self.valid)
-
     def batch(self, indices: Tensor) -> Batch:
         """The training samples with these global counters."""
         indices = indices.long().cpu()
@@ -96,14 +92,6 @@ class SudokuSource:
             keys = Keys.from_seeds(indices).fold_in(self.seed, _AUGMENT)
             puzzles, solutions = augment_puzzles(puzzles, solutions, keys)
         return self._layout.encode(puzzles, solutions)
-
-    def valid_batch(self, indices: Tensor) -> Batch:
-        """These validation puzzles, never augmented."""
-        return self.encode(self.valid[indices.cpu().numpy()])
-
-    def encode(self, puzzles: PuzzleSet) -> Batch:
-        """Any puzzles, an evaluation set for instance, in this source's layout."""
-        return self._layout.encode(torch.from_numpy(puzzles.puzzles), torch.from_numpy(puzzles.solutions))
 
     def decode(self, tokens: Tensor) -> Tensor:
         """The boards `(b, cells)` in token sequences of this source's layout."""

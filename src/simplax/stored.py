@@ -1,0 +1,97 @@
+"""Where the files of a trained model are: in a run, in one of its checkpoints, or in an exported directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from simplax.config import RunConfig, from_json, load
+from simplax.errors import UserError
+from simplax.train import checkpoint
+
+Weights = Literal["ema", "raw"]
+CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
+_FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of weights, their kind (`ema` or `raw`), their configuration, and the directory a tokenizer would be in.
+
+    `started_from` is what training began with, if that were the weights of another model.
+    """
+
+    file: Path
+    kind: str
+    config: RunConfig
+    home: Path
+    started_from: dict[str, str] | None = None
+
+
+def locate(folder: Path, weights: Weights | None) -> Stored:
+    """The model in `folder`; without `weights` the averaged ones of a run, or those an export has."""
+    if weights is not None and weights not in _FILES:
+        raise UserError(f"weights must be ema or raw, not {weights!r}.")
+    if (folder / checkpoint.STATE).is_file():
+        checkpoint.verify(folder)
+        return _in_checkpoint(folder, weights or "ema", folder.resolve().parent.parent)
+    if (folder / "checkpoints").is_dir():
+        newest = checkpoint.find(folder)
+        if newest is None:
+            raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
+        # how it is sampled may have changed since the checkpoint was written: the run's own file says it
+        return _in_checkpoint(newest, weights or "ema", folder, load(folder / CONFIG))
+    return _exported(folder, weights)
+
+
+def _in_checkpoint(folder: Path, kind: str, run: Path, config: Mapping[str, Any] | None = None) -> Stored:
+    """`RUN/best` or another checkpoint, which carries the configuration of its run."""
+    state = json.loads((folder / checkpoint.STATE).read_text(encoding="utf-8"))
+    parent = state["progress"].get("started_from")
+    return Stored(folder / _FILES[kind], kind, _config(run, config or state["config"]), run, parent)
+
+
+def _exported(folder: Path, weights: str | None) -> Stored:
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
+    kind = _exported_kind(folder, weights or "ema")
+    if weights is not None and kind != weights:
+        raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {weights}.")
+    return Stored(folder / WEIGHTS, kind, _config(folder, load(folder / CONFIG)), folder)
+
+
+def _exported_kind(folder: Path, otherwise: str) -> str:
+    """What the manifest says; an export without one is believed to be what is asked for."""
+    try:
+        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return str(record["model"].get("weights", otherwise))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return otherwise
+
+
+def _config(folder: Path, data: Mapping[str, Any]) -> RunConfig:
+    try:
+        return from_json(data)
+    except UserError as error:
+        raise UserError(f"{folder} was not written by this version of simplax: {error}") from error
+
+
+def fill(denoiser: nn.Module, stored: Stored) -> None:
+    """Put the stored weights into a network, which must have exactly these."""
+    tensors: dict[str, Tensor] = checkpoint.load_tensors(stored.file)
+    expected = denoiser.state_dict()
+    for name in [*expected, *tensors]:
+        if name not in tensors or name not in expected:
+            verb = "lacks" if name not in tensors else "has the unknown entry"
+            raise UserError(f"{stored.file} does not fit its {CONFIG}: it {verb} {name}.")
+        if tensors[name].shape != expected[name].shape:
+            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
+            raise UserError(f"{stored.file} does not fit its {CONFIG}: {name} has shape {shapes}.")
+    denoiser.load_state_dict(tensors)

@@ -1,0 +1,155 @@
+"""What a stored model remembers: which weights, from which run, and what may still be changed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from simplax import recipes
+from simplax.cli import main
+from simplax.cli.train import SECTIONS
+from simplax.config import RunConfig, SamplingDefaults, Unconditional
+from simplax.data.text.tokenizers import Characters
+from simplax.errors import UserError
+from simplax.evaluate.answers import answer, compiled
+from simplax.hub import Model, from_pretrained
+from simplax.launch import launch, repeats
+from simplax.samplers import Simplax
+from sudoku_models import Arbitrary, model
+
+TOY = recipes.smoke(recipes.get("toy-simplax"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "toy"
+    launch(TOY, directory, quiet=True)
+    return directory
+
+
+def state(one: Model) -> list[torch.Tensor]:
+    return list(one.denoiser.state_dict().values())
+
+
+def test_an_export_holds_one_kind_of_weights_and_needs_no_word_to_load(run: Path, tmp_path: Path) -> None:
+    for kind in ("raw", "ema"):
+        whole = from_pretrained(run, weights=kind)  # type: ignore[arg-type]
+        again = from_pretrained(whole.save_pretrained(tmp_path / kind))
+        assert again.origin["weights"] == kind
+        assert all(map(torch.equal, state(whole), state(again)))
+    with pytest.raises(UserError, match="ema weights only"):
+        from_pretrained(tmp_path / "ema", weights="raw")
+    with pytest.raises(UserError, match="raw weights only"):
+        from_pretrained(tmp_path / "raw", weights="ema")
+
+
+def test_the_best_checkpoint_and_any_other_is_a_model(run: Path) -> None:
+    best = from_pretrained(run / "best")
+    assert best.config == from_pretrained(run).config and best.home == run.resolve()
+    (folder,) = {(run / "best").resolve(), (run / "checkpoints" / (run / "best").resolve().name)}
+    assert all(map(torch.equal, state(best), state(from_pretrained(folder))))
+
+
+def test_a_run_remembers_whose_weights_it_began_with(run: Path, tmp_path: Path) -> None:
+    second = replace(TOY, run=replace(TOY.run, seed=9))
+    launch(second, tmp_path / "second", init_from=run, quiet=True)
+    launch(second, tmp_path / "second", init_from=run, quiet=True)  # taken up again
+    began = from_pretrained(tmp_path / "second").origin["started_from"]
+    assert began == {"path": str(run), "sha256": from_pretrained(run, weights="raw").origin["sha256"]}
+    assert "started_from" not in from_pretrained(run).origin
+    assert repeats(TOY, run) and repeats(TOY, run / "best") and not repeats(second, run)
+    assert not repeats(TOY, tmp_path)
+
+
+def test_every_second_phase_sees_other_batches_than_the_first() -> None:
+    for name, one in recipes.RECIPES.items():
+        if one.follows is not None:
+            first, second = recipes.get(one.follows), recipes.get(name)
+            assert second.run.seed != first.run.seed
+            assert second.task.seed != first.task.seed  # type: ignore[attr-defined]
+
+
+def test_weights_that_speak_other_tokens_are_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tokenizer(self: Any, near: Path | None = None) -> Characters:
+        return Characters("abc" if near is None else "abd")
+
+    monkeypatch.setattr(type(TOY.task), "tokenizer", tokenizer)
+    with pytest.raises(UserError, match="another tokenizer"):
+        launch(TOY, tmp_path / "x", init_from=run, quiet=True)
+    assert not (tmp_path / "x").exists()
+
+
+def test_how_a_run_is_sampled_may_change_while_it_trains(run: Path, tmp_path: Path) -> None:
+    launch(TOY, tmp_path / "x", quiet=True)
+    other = replace(TOY, sampling=SamplingDefaults(num_steps=7), unconditional=Unconditional(0.5))
+    assert launch(other, tmp_path / "x", quiet=True).step == 5
+    assert from_pretrained(tmp_path / "x").config == other
+    with pytest.raises(UserError, match=r"run\.seed: 1 -> 2"):
+        launch(replace(TOY, run=replace(TOY.run, seed=2)), tmp_path / "x", quiet=True)
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"temperature": float("inf")}, {"top_p": 0.0}])
+def test_settings_that_would_stop_a_run_later_are_refused_at_once(wrong: dict[str, float]) -> None:
+    with pytest.raises(UserError):
+        SamplingDefaults(**wrong)  # type: ignore[arg-type]
+    if "temperature" in wrong:
+        with pytest.raises(UserError):
+            Unconditional(**wrong)
+
+
+def test_a_row_is_drawn_alike_whatever_the_others_hold() -> None:
+    config = recipes.get("sudoku-cpu-simplax")
+    one = Model(Arbitrary(config.task.vocab_size), config)
+    tokens = torch.randint(0, 9, (4, 81), generator=torch.Generator().manual_seed(0))
+    given = torch.zeros(4, 81, dtype=torch.bool)
+    given[[0, 2], :40] = True
+    both = one.sample(4, seeds=0, num_steps=5, tokens=tokens, given=given, trajectory=True)
+    assert both.seeds.tolist() == [0, 1, 2, 3] and both.trajectory is not None
+    for row in range(4):
+        span = slice(row, row + 1)
+        alone = one.sample(1, seeds=row, num_steps=5, tokens=tokens[span], given=given[span])
+        assert torch.equal(both.tokens[row], alone.tokens[0])
+        assert torch.equal(both.trajectory[-1, row], alone.tokens[0])
+    blank = replace(config, unconditional=None)
+    other = Model(one.denoiser, blank).sample(4, seeds=0, num_steps=5, tokens=tokens, given=given)
+    assert torch.equal(other.tokens[0], both.tokens[0]) and not torch.equal(other.tokens[1], both.tokens[1])
+    with pytest.raises(UserError, match="not both"):
+        one.sample(1, sampler=Simplax(eta=1.0), eta=2.0)
+
+
+def test_held_out_sequences_are_counted_once() -> None:
+    four = recipes.get("sudoku4-udlm").task
+    most = len(four.validation())  # type: ignore[arg-type]
+    assert len(four.held_out_batch().tokens) == min(most, 1024)
+    assert len(four.held_out_batch(3).tokens) == 3
+    with pytest.raises(UserError, match=f"holds out {most}"):
+        four.held_out_batch(most + 1)
+    assert len(recipes.get("toy-udlm").task.held_out_batch(2000).tokens) == 2000  # endless
+
+
+def test_a_sampler_with_steps_of_its_own_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda network: network)
+    one = compiled(model("sudoku4-ar"), [2], 2)
+    assert answer(one, np.zeros((2, 16), np.int8), [0, 1]).boards.shape == (2, 16)
+
+
+def test_a_start_that_repeats_itself_is_told(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "toy-simplax", "--smoke", "--init-from", str(run)]
+    assert main([*arguments, "--out", "same"]) == 0
+    assert "began with the same data" in capsys.readouterr().err
+    assert main([*arguments, "--out", "other", "--run.seed", "5"]) == 0
+    assert "began with the same data" not in capsys.readouterr().err
+
+
+def test_flags_know_every_section_of_a_configuration() -> None:
+    assert {field.name for field in fields(RunConfig)} == SECTIONS
