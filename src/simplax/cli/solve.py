@@ -54,7 +54,7 @@ def solve(
     """Fill in Sudoku boards with a network and nothing else: no solver or search repairs what it writes.
 
     A solver only checks that a puzzle has one solution and colours the answer. In JSON, nfe counts all network calls
-    spent on a puzzle. The exit status is 1 if some puzzle got no valid solution.
+    spent on a puzzle (the mean over all puzzles, for samplers that can skip some). The exit status is 1 if some puzzle got no valid solution.
     """
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise UserError(f"--attempts must lie between 1 and {MOST_ATTEMPTS}, got {attempts}.")
