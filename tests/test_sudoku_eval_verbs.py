@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,23 @@ def test_an_interrupted_evaluation_keeps_the_counts_it_measured(
     monkeypatch.setattr(sudoku, "evaluate", stopped)
     assert main(["evaluate", "any", "sudoku", "--num", "4", "--clues", "6", "0", "--out", "kept.json"]) != 0
     assert [one["clues"] for one in json.loads(Path("kept.json").read_text())["result"]] == [6]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "any", "sudoku", "--clues", "6", "--out", "taken"],
+        ["sweep", "any", "--clues", "6", "--out", "file/below"],
+        ["solve", "1234............", "--any", "--html", "taken"],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (here / "taken").mkdir()
+    (here / "file").touch()
+    monkeypatch.setattr(hub, "from_pretrained", lambda *_, **__: pytest.fail("the work began"))
+    assert re.search("taken is a directory|below.json cannot be written", complaint(capsys, *arguments))
 
 
 def test_evaluation_refuses_other_models(use: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,13 +204,12 @@ class Model:
         return path
 
 
-def from_pretrained(
-    path_or_name: str | Path, *, weights: Weights | None = None, device: str = "auto"
-) -> Model:
+def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", device: str = "auto") -> Model:
     """The model in a run (its newest checkpoint; `RUN/best` is its best), in an exported directory, or of that name in
     the package.
 
-    Runs hold averaged weights (`ema`, taken unless told otherwise) and the last ones (`raw`); an export holds one set.
+    A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former, or what is
+    there.
     """
     stored = locate(find(path_or_name), weights)
     config = stored.config

@@ -14,7 +14,7 @@ from simplax.config import RunConfig, from_json, load
 from simplax.errors import UserError
 from simplax.train import checkpoint
 
-Weights = Literal["ema", "raw"]
+Weights = Literal["auto", "ema", "raw"]
 CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
 _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 
@@ -33,20 +33,21 @@ class Stored:
     started_from: dict[str, str] | None = None
 
 
-def locate(folder: Path, weights: Weights | None) -> Stored:
-    """The model in `folder`; without `weights` the averaged ones of a run, or those an export has."""
-    if weights is not None and weights not in _FILES:
-        raise UserError(f"weights must be ema or raw, not {weights!r}.")
+def locate(folder: Path, weights: Weights) -> Stored:
+    """The model in `folder`; `auto` are the averaged weights of a run, or those an export has."""
+    if weights not in ("auto", *_FILES):
+        raise UserError(f"weights must be auto, ema or raw, not {weights!r}.")
+    asked = None if weights == "auto" else weights
     if (folder / checkpoint.STATE).is_file():
         checkpoint.verify(folder)
-        return _in_checkpoint(folder, weights or "ema", folder.resolve().parent.parent)
+        return _in_checkpoint(folder, asked or "ema", folder.resolve().parent.parent)
     if (folder / "checkpoints").is_dir():
         newest = checkpoint.find(folder)
         if newest is None:
             raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
         # how it is sampled may have changed since the checkpoint was written: the run's own file says it
-        return _in_checkpoint(newest, weights or "ema", folder, load(folder / CONFIG))
-    return _exported(folder, weights)
+        return _in_checkpoint(newest, asked or "ema", folder, load(folder / CONFIG))
+    return _exported(folder, asked)
 
 
 def _in_checkpoint(folder: Path, kind: str, run: Path, config: Mapping[str, Any] | None = None) -> Stored:
@@ -56,14 +57,14 @@ def _in_checkpoint(folder: Path, kind: str, run: Path, config: Mapping[str, Any]
     return Stored(folder / _FILES[kind], kind, _config(run, config or state["config"]), run, parent)
 
 
-def _exported(folder: Path, weights: str | None) -> Stored:
+def _exported(folder: Path, asked: str | None) -> Stored:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
-    kind = _exported_kind(folder, weights or "ema")
-    if weights is not None and kind != weights:
-        raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {weights}.")
+    kind = _exported_kind(folder, asked or "ema")
+    if asked is not None and kind != asked:
+        raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {asked}.")
     return Stored(folder / WEIGHTS, kind, _config(folder, load(folder / CONFIG)), folder)
 
 

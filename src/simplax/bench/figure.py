@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-from simplax.errors import UserError
+from simplax.viz.figures import pyplot, save
 
 
 def draw_ratios(report: dict[str, Any], target: Path) -> None:
     """Training and sampling steps of every contestant over the floor, at each size."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(
+    figure, axes = pyplot().subplots(
         2, len(report["sizes"]), figsize=(4.5 * len(report["sizes"]), 5), layout="constrained", squeeze=False
     )
     for column, part in enumerate(report["sizes"]):
@@ -29,13 +27,12 @@ def draw_ratios(report: dict[str, Any], target: Path) -> None:
             panel.barh(names, middle, xerr=spread, color=["C1" if n == "dense" else "C0" for n in names])
             panel.axvline(1.0, color="black", linewidth=0.8)
             panel.set(title=f"{kind}, {part['size']['name']}", xlabel="time over the floor")
-    _save(figure, target)
+    save(figure, [target])
 
 
 def draw_growth(report: dict[str, Any], target: Path) -> None:
     """Seconds and bytes against each axis, both logarithmic."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(
+    figure, axes = pyplot().subplots(
         2, len(report), figsize=(4 * len(report), 7), layout="constrained", squeeze=False
     )
     for column, (axis, part) in enumerate(report.items()):
@@ -46,30 +43,4 @@ def draw_growth(report: dict[str, Any], target: Path) -> None:
             panel.set(xlabel=axis, ylabel=kind)
             panel.minorticks_off()
     axes[0, 0].legend(fontsize=7)
-    _save(figure, target)
-
-
-def needs_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError('figures need matplotlib: run `pip install "simplax[plot]"`.')
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _save(figure: Any, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(target, dpi=150)
-    except ValueError as error:
-        raise UserError(
-            f"{target} is not an image file that can be written: name it .png, .svg or .pdf."
-        ) from error
-    finally:
-        _pyplot().close(figure)
+    save(figure, [target])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit, say, table
+from simplax.cli.output import check_targets, emit, say, table
 from simplax.cli.parsing import Json, run
 
 
@@ -34,14 +34,16 @@ def bench(
     Takes under five minutes on two idle cores. Close other programs first: contestants take turns, so a busy machine
     widens the spread rather than favours one, but it does widen it.
     """
-    from simplax.bench.figure import draw_growth, draw_ratios, needs_matplotlib
+    from simplax.bench.figure import draw_growth, draw_ratios
+    from simplax.viz.figures import pyplot
 
-    needs_matplotlib()  # before minutes of measuring, not after
+    target = figure or Path("growth.png" if growth else "bench.png")
+    check_targets(target)
+    pyplot()  # a missing matplotlib is told before minutes of measuring, not after
     if growth:
         report, draw, lines = _growth(quick), draw_growth, _growth_table
     else:
         report, draw, lines = _steps(quick, precision), draw_ratios, _ratio_table
-    target = figure or Path("growth.png" if growth else "bench.png")
     emit(json, report, lambda: lines(report))
     draw(report, target)
     say(f"figure: {target}")

@@ -37,7 +37,8 @@ def sudoku(
     """Make the puzzle pools, or find them in the cache, and print what they hold."""
     import numpy as np
 
-    from simplax.data.sudoku import cache_directory, pool
+    from simplax.data.cache import cache_directory
+    from simplax.data.sudoku import pool
 
     rows = []
     for count in clues:

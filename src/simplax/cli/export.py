@@ -33,7 +33,7 @@ def export(
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"], tyro.conf.arg(help="how weights are stored")
     ] = "float32",
-    weights: Weights = None,
+    weights: Weights = "auto",
     json: Json = False,
 ) -> None:
     """Write a model as a directory of its own, with the sampler settings it is used with from then on."""

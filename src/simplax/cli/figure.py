@@ -36,7 +36,7 @@ def figure(
     out: Annotated[
         Path, tyro.conf.arg(help="image file; without an ending both .png and .svg are written")
     ] = Path("sudoku"),
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:

@@ -70,7 +70,7 @@ def frontier(
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:

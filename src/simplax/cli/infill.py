@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from simplax.cli.output import emit, say
+from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
@@ -38,7 +38,7 @@ def infill(
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: BatchSize = 256,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -53,6 +53,7 @@ def infill(
     if num < 1:
         raise UserError(f"--num must be at least 1, got {num}.")
     concentration = read_eta(eta)
+    check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
     held = infilling(loaded, [text for text in asked for _ in range(num)])
     conditional = bool(held.given.any())  # a text may be all gap

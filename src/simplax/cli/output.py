@@ -7,7 +7,10 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+from simplax.errors import UserError
 
 _PIPE_WIDTH = 400  # a pipe has no width to fit a table into
 
@@ -28,6 +31,18 @@ def emit(json: bool, data: Any, text: Callable[[], Any]) -> None:
     with console.capture() as captured:
         console.print(text(), markup=False)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def check_targets(*paths: Path | None) -> None:
+    """Refuse files that cannot be written before the work is done that would fill them."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UserError(f"{path} is a directory: name a file.")
+        place = next(parent for parent in path.absolute().parents if parent.exists())
+        if not place.is_dir() or not os.access(place, os.W_OK):
+            raise UserError(f"{path} cannot be written: choose another place.")
 
 
 def say(message: str) -> None:

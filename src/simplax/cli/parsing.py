@@ -16,8 +16,8 @@ from simplax.errors import UserError
 Json = Annotated[bool, tyro.conf.arg(help="print machine-readable JSON on stdout")]
 Device = Annotated[str, tyro.conf.arg(metavar="DEVICE", help="auto, cpu, cuda or cuda:N")]
 Weights = Annotated[
-    Literal["ema", "raw"] | None,
-    tyro.conf.arg(metavar="{ema,raw}", help="averaged or last weights of a run; averaged if not given"),
+    Literal["auto", "ema", "raw"],
+    tyro.conf.arg(help="averaged or last weights; auto: averaged ones of a run, those an export has"),
 ]
 ModelName = Annotated[
     str,

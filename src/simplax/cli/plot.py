@@ -51,14 +51,9 @@ def plot(
 
 
 def _draw(curves: dict[str, list[dict[str, float]]], target: Path) -> None:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UserError('figures need matplotlib: run `pip install "simplax[plot]"`.') from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from simplax.viz.figures import pyplot, save
 
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
     for number, (name, rows) in enumerate(curves.items()):
         colour = f"C{number}"
         for key, style in (("loss", "-"), ("validation_loss", "o--")):
@@ -68,12 +63,4 @@ def _draw(curves: dict[str, list[dict[str, float]]], target: Path) -> None:
                 axes.plot(*zip(*points), style, color=colour, label=label, linewidth=1, markersize=3)
     axes.set(xlabel="step", ylabel="loss (nats per token, as weighted in training)")
     axes.legend()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(target, dpi=150)
-    except ValueError as error:
-        raise UserError(
-            f"{target} is not an image file that can be written: name it .png, .svg or .pdf."
-        ) from error
-    finally:
-        pyplot.close(figure)
+    save(figure, [target])

@@ -41,7 +41,7 @@ def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Asked]
     return asked
 
 
-def load_solver(model: str, weights: Weights = None, device: str = "auto") -> Model:
+def load_solver(model: str, weights: Weights = "auto", device: str = "auto") -> Model:
     """The Sudoku model of that name or path."""
     from simplax.evaluate.answers import sudoku_task
     from simplax.hub import bundled, from_pretrained

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit, say
+from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import Eta, TimePower, read_eta
 from simplax.errors import UserError
@@ -39,7 +39,7 @@ def sample(
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -50,6 +50,7 @@ def sample(
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
     concentration = read_eta(eta)
+    check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
     asked = prompts(loaded, [prompt] * num) if prompt is not None else None
     held: Any = loaded.config.task.held_out_batch(num) if given else asked

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import emit, say
+from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.progress import progress
 from simplax.cli.puzzles import BUNDLED, Asked, load_solver, read_puzzles
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
+from simplax.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,20 +47,22 @@ def solve(
     temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> int:
     """Fill in Sudoku boards with a network and nothing else: no solver or search repairs what it writes.
 
     A solver only checks that a puzzle has one solution and colours the answer. In JSON, nfe counts all network calls
-    spent on a puzzle (the mean over all puzzles, for samplers that can skip some). The exit status is 1 if some puzzle got no valid solution.
+    spent on a puzzle (the mean over all puzzles, for samplers that can skip some). The exit status is 1 if some puzzle
+    got no valid solution.
     """
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise UserError(f"--attempts must lie between 1 and {MOST_ATTEMPTS}, got {attempts}.")
     concentration = read_eta(eta)
     # what is wrong with a puzzle is told before a model is loaded
     asked = read_puzzles(puzzles, several=any)
+    check_targets(html)
     loaded = load_solver(model, weights, device)
 
     import numpy as np

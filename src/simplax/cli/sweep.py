@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import tyro
 
 from simplax.cli.evaluations.sudoku import Puzzles, Split
-from simplax.cli.output import emit, table
+from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.progress import progress
 from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
+from simplax.progress import progress
 
 
 def main(arguments: list[str]) -> None:
@@ -44,7 +44,7 @@ def sweep(
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
     ),
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -67,6 +67,9 @@ def sweep(
         raise UserError("a sweep needs at least one clue count, one eta and one number of steps.")
     concentrations = [parse(text) for text in eta]
     pyplot()  # a missing matplotlib is told before the work, not after it
+    base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
+    files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
+    check_targets(*files)
     loaded = from_pretrained(model, weights=weights, device=device)
     loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
@@ -74,7 +77,6 @@ def sweep(
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
-    base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     record = manifest(
         loaded,
         seeds=[seed],
@@ -104,9 +106,8 @@ def sweep(
             heat = loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
             points.append({**_point(score, spell(value)), "sampler": encode(sampler), "temperature": heat})
             # after every point: who stops a long sweep keeps what was measured
-            written = str(write(base.with_name(base.name + ".json"), record))
-    images = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
-    figures = draw_sweep(points, images, title=f"{loaded.config.name}: {num} puzzles per point")
+            written = str(write(files[0], record))
+    figures = draw_sweep(points, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")
     emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
 
 

@@ -106,7 +106,7 @@ class TextTask(Task):
         )
 
     def _cache(self) -> Path:
-        from simplax.data.sudoku.pools import cache_directory
+        from simplax.data.cache import cache_directory
 
         try:
             release = version(self.corpus)

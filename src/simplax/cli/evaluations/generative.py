@@ -9,10 +9,10 @@ import tyro
 
 from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.frontier import Data, ScorerName, TopP, human_text, rich_table
-from simplax.cli.output import emit
+from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.progress import progress
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.progress import progress
 
 
 def evaluate(
@@ -29,7 +29,7 @@ def evaluate(
     data: Data = None,
     batch_size: BatchSize = 64,
     out: Out = None,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -51,6 +51,7 @@ def evaluate(
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
     concentration = read_eta(eta)
+    check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)
     prepared = human_text(loaded, data)
     check(loaded, prepared, loaded.config.name)

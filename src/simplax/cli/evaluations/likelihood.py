@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from simplax.cli.evaluations.record import Out, keep
-from simplax.cli.output import emit, facts
+from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def evaluate(
     seed: Annotated[int, tyro.conf.arg(help="of times and noise")] = 0,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
     out: Out = None,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -40,6 +40,7 @@ def evaluate(
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
+    check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)
     batch = loaded.config.task.held_out_batch(num)
     start = time.perf_counter()

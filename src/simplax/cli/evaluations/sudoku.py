@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from simplax.cli.evaluations.record import Out, keep
-from simplax.cli.output import emit, table
+from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.progress import progress
 from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.progress import progress
 
 if TYPE_CHECKING:
     from simplax.evaluate.sudoku import Score
@@ -47,7 +47,7 @@ def evaluate(
     batch_size: BatchSize = 128,
     compile: Compile = False,
     out: Out = None,
-    weights: Weights = None,
+    weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -63,6 +63,7 @@ def evaluate(
     from simplax.hub import from_pretrained
     from simplax.manifest import manifest
 
+    check_targets(out)
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device=device)
     task = sudoku_task(loaded)

@@ -7,7 +7,7 @@ from simplax.data.sudoku.boards import check, load_puzzles, parse, parse_many, t
 from simplax.data.sudoku.four import puzzles_4x4, solutions_4x4
 from simplax.data.sudoku.generator import generate, generate_range
 from simplax.data.sudoku.layouts import LAYOUTS, Cells, Layout, Prefix, decode, encode, make_layout
-from simplax.data.sudoku.pools import Pool, cache_directory, development_set, exact_clues, pool
+from simplax.data.sudoku.pools import Pool, development_set, exact_clues, pool
 from simplax.data.sudoku.puzzles import PuzzleSet
 from simplax.data.sudoku.seventeen import extend_seventeen
 from simplax.data.sudoku.solver import conflicts, count_solutions, is_valid, solve, valid_boards
@@ -23,7 +23,6 @@ __all__ = [
     "SudokuSource",
     "Symmetry",
     "augment_puzzles",
-    "cache_directory",
     "check",
     "conflicts",
     "count_solutions",

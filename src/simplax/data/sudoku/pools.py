@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import tempfile
 import warnings
 import zipfile
@@ -21,9 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
+from simplax.data.cache import cache_directory
 from simplax.data.sudoku.generator import seed_stream
 from simplax.data.sudoku.puzzles import PuzzleSet
 from simplax.errors import UserError
+from simplax.progress import progress as show_progress
 
 BASE_SEED = 42
 POOL_SIZE = 50_000
@@ -55,11 +56,6 @@ class Pool:
     @property
     def valid(self) -> PuzzleSet:
         return self.puzzles[NUM_TRAIN:]
-
-
-def cache_directory() -> Path:
-    """Where generated data are kept: `SIMPLAX_CACHE`, or `~/.cache/simplax`."""
-    return Path(os.environ.get("SIMPLAX_CACHE") or Path.home() / ".cache" / "simplax")
 
 
 def pool(clues: int, progress: bool | None = None) -> Pool:
@@ -123,22 +119,10 @@ def _collect(
     keep: Callable[[np.ndarray], bool] = lambda puzzle: True,
 ) -> tuple[PuzzleSet, int]:
     """The first `num` puzzles from seed `first` that pass `keep` and have a new solution; the seed after."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     kept: list[np.ndarray] = []
     seed = first
-    shown = sys.stderr.isatty() if progress is None else progress
-    bar = Progress(
-        *Progress.get_default_columns()[:2],
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not shown,
-        transient=True,
-    )
-    with bar, closing(seed_stream(first, clues)) as stream:  # type: ignore[type-var]
-        task = bar.add_task(f"{clues}-clue puzzles", total=num)
+    bar = show_progress(f"{clues}-clue puzzles", num, progress)
+    with bar as done, closing(seed_stream(first, clues)) as stream:  # type: ignore[type-var]
         while len(kept) < num:
             for pair in next(stream):
                 seed += 1
@@ -148,7 +132,7 @@ def _collect(
                     kept.append(pair)
                     if len(kept) == num:
                         break
-            bar.update(task, completed=len(kept))
+            done(len(kept))
     boards = np.stack(kept) if kept else np.zeros((0, 2, 81), dtype=np.int8)
     return PuzzleSet(boards[:, 0], boards[:, 1]), seed
 

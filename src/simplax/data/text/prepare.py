@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +20,7 @@ from simplax.data.text.state import STATE, State, locked, resume
 from simplax.data.text.subwords import load_subwords, train_bpe
 from simplax.data.text.tokenizers import FILE, Characters, Integers, Tokenizer, Values, load_tokenizer
 from simplax.errors import UserError
+from simplax.progress import progress as bar
 from simplax.train.files import sha256, write_json
 
 _SECONDS = 5.0  # between two states on disk: what a crash costs, never what it changes
@@ -63,7 +62,7 @@ def prepare(
         tokenizer = _tokenizer(directory, options, jobs)
         layout, dtype = options.rows(tokenizer), id_type(tokenizer.vocab_size)
         per_shard = max(1, shard_bytes // (layout.length * dtype.itemsize))
-        with _bar(show, sum(job.documents for job in jobs)) as progress:
+        with bar("documents", sum(job.documents for job in jobs), show) as progress:
             for number in range(state.job, len(jobs)):
                 _write(directory, jobs, number, state, tokenizer, layout, per_shard, progress)
         _finish(directory, options, jobs, state, tokenizer, per_shard)
@@ -229,22 +228,3 @@ def _held_out_rows(options: Options, train: dict[str, Any]) -> dict[str, Any]:
     held = min(max(1, round(share * train["rows"])), train["rows"] - 1) if share and train["rows"] > 1 else 0
     train["rows"] -= held
     return {**dict.fromkeys(train, 0), "name": "train", "first": train["rows"], "rows": held, "shards": []}
-
-
-@contextmanager
-def _bar(show: bool | None, documents: int) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(
-        *Bar.get_default_columns()[:2],
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not (sys.stderr.isatty() if show is None else show),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("documents", total=documents)
-        yield lambda done: bar.update(task, completed=done)

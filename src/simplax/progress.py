@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar; the function it yields takes how many are done."""
+def progress(what: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar, on terminals only unless `show` says otherwise; the function it yields takes how many are done."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -18,7 +18,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
+        disable=not (sys.stderr.isatty() if show is None else show),
         transient=True,
     )
     with bar:
