@@ -188,8 +188,10 @@ def test_a_network_may_read_the_simplex_state(form: str, kind: type) -> None:
         assert samples.nfe == 4
 
 
-def test_half_precision_networks_are_accepted() -> None:
-    run(Simplax(1.0), network=lambda z, t: denoiser(z, t).bfloat16())
+def test_half_precision_logits_are_taken_as_the_numbers_they_are() -> None:
+    half = run(Simplax(1.0), network=lambda z, t: denoiser(z, t).bfloat16())
+    whole = run(Simplax(1.0), network=lambda z, t: denoiser(z, t).bfloat16().float())
+    assert torch.equal(half.tokens, whole.tokens)
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,8 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", devi
     """The model in a run (its newest checkpoint; `RUN/best` is its best), in an exported directory, or of that name in
     the package.
 
-    A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former, or what is
-    there.
+    A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
+    there is.
     """
     stored = locate(find(path_or_name), weights)
     config = stored.config
