@@ -197,7 +197,7 @@ def test_the_objectives_minimiser_moves_from_leave_one_out_to_the_posterior() ->
 
 
 @pytest.mark.parametrize(
-    "eta", [Constant(2.0), Vanishing(10.0, power=2.0), Vanishing(10.0, until=0.4), PerToken(2.0)]
+    "eta", [Constant(2.0), Vanishing(10.0, power=2.0), Vanishing(10.0, until=0.4, least=1.0), PerToken(2.0)]
 )
 def test_scheduled_concentrations_have_their_chains_law(eta: Concentration) -> None:
     def value(t: float) -> float:
@@ -218,6 +218,9 @@ def test_per_token_concentration_redraws_a_constant_number_of_times() -> None:
     torch.testing.assert_close(late, torch.tensor([0.0, 0.0, 5.0, 10.0], dtype=torch.float64))
     flat = Vanishing(10.0, power=0.0, until=0.3)(torch.tensor([0.0, 0.3, 0.65, 1.0], dtype=torch.float64))
     assert flat.tolist() == [0.0, 0.0, 10.0, 10.0]
+    held = Vanishing(4.0, power=0.0, until=0.3, least=1.0)
+    assert held(torch.tensor([0.0, 0.3, 0.65, 1.0])).tolist() == [1.0, 1.0, 4.0, 4.0]
+    assert Vanishing(0.5, least=1.0).largest == 1.0
 
 
 def test_pinned_positions_condition_the_chain() -> None:

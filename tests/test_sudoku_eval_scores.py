@@ -192,8 +192,9 @@ def test_concentrations_are_read_as_people_write_them() -> None:
     assert parse(".01") == 0.01
     assert parse("vanish:10:2:0.1") == Vanishing(10.0, 2.0, 0.1)
     assert parse("vanish:3") == Vanishing(3.0)
+    assert parse("vanish:4:0:.3:1") == Vanishing(4.0, 0.0, 0.3, 1.0)
     assert parse("pertoken:5") == PerToken(5.0)
-    for text in ("", "ten", "vanish", "vanish:", "vanish:1:2:3:4", "pertoken:1:2", "nothing:3"):
+    for text in ("", "ten", "vanish", "vanish:", "vanish:1:2:3:4:5", "pertoken:1:2", "nothing:3"):
         with pytest.raises(UserError, match="is not a concentration"):
             parse(text)
     for text in (
@@ -201,6 +202,7 @@ def test_concentrations_are_read_as_people_write_them() -> None:
         "vanish:-1",
         "vanish:1:1:1",
         "vanish:1:-1",
+        "vanish:1:1:0:-1",
         "pertoken:-2",
         "nan",
         "inf",

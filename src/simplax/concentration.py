@@ -48,14 +48,19 @@ class Constant(Concentration):
 
 @dataclass(frozen=True)
 class Vanishing(Concentration):
-    """eta = value * ((t - until) / (1 - until))^power and zero before `until`: it corrects while noisy and lets go."""
+    """eta = value * ((t - until) / (1 - until))^power and zero before `until`: it corrects while noisy and lets go.
+
+    It never falls below `least`; with a power of 0 it is `value` first and `least` from `until` on.
+    """
 
     value: float = 10.0
     power: float = 1.0
     until: float = 0.0
+    least: float = 0.0
 
     def __post_init__(self) -> None:
         _check(self.value)
+        _check(self.least)
         if not 0 <= self.power < math.inf or not 0 <= self.until < 1:
             raise ValueError(
                 f"a vanishing eta needs a power of at least 0 and an end in [0, 1), got {self.power} and {self.until}"
@@ -63,11 +68,11 @@ class Vanishing(Concentration):
 
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
         left = ((t - self.until) / (1.0 - self.until)).clamp(min=0.0)
-        return torch.where(left > 0, self.value * left**self.power, 0.0)
+        return torch.where(left > 0, self.value * left**self.power, 0.0).clamp(min=self.least)
 
     @property
     def largest(self) -> float:
-        return self.value
+        return max(self.value, self.least)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def as_concentration(eta: float | Concentration) -> Concentration:
 
 # how a concentration is typed: its name and the numbers of its fields, all but the first optional
 SPELLINGS: dict[str, type[Concentration]] = {"constant": Constant, "vanish": Vanishing, "pertoken": PerToken}
-FORMS = "a number, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS"
+FORMS = "a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"
 
 
 def parse(text: str) -> float | Concentration:

@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
 def _program() -> str:
     """How the command was called, without where it happens to be installed."""
     called = Path(sys.argv[0])
-    if called.name == "__main__.py":
+    if called.name in ("__main__.py", "simplax"):
         return "simplax"
     return called.name if called.is_absolute() else str(called)
 

@@ -16,7 +16,7 @@ Eta = Annotated[
     str | None,
     tyro.conf.arg(
         metavar="ETA",
-        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS",
+        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS",
     ),
 ]
 TimePower = Annotated[

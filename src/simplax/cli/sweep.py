@@ -27,7 +27,7 @@ def sweep(
     ),
     eta: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(metavar="ETA", help="numbers, vanish:VALUE:POWER:UNTIL or pertoken:REDRAWS"),
+        tyro.conf.arg(metavar="ETA", help="numbers, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"),
     ] = ("0.01", "0.1", "0.3", "1", "3", "10"),
     steps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N", help="network calls, a line each")] = (
         22,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simplax.concentration import Vanishing
 from simplax.config import RunConfig, SamplingDefaults, Unconditional
 from simplax.methods import AR, UDLM, Method, Simplax
 from simplax.nn import PRESETS, Architecture
@@ -64,7 +65,8 @@ def sudoku_cpu(method: Method) -> RunConfig:
     if not isinstance(method, Simplax):
         return config
     # chosen on development boards: with clues repair often; on a blank board seldom, and in finer steps at the end
-    blank = Unconditional(0.4, adjusted(method.sampler(eta=1.0), time_power=1.5))
+    seldom = Vanishing(4.0, power=0.0, until=0.35, least=1.0)
+    blank = Unconditional(0.3, adjusted(method.sampler(eta=seldom), time_power=2.2))
     return replace(
         config,
         sampling=replace(config.sampling, sampler=method.sampler(eta=100.0)),
