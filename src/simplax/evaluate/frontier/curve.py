@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 DRAWS = 1000
+OFF_NOTE, EDGE_NOTE = "entropy off by", "edge of the sweep"
 NEAR = 0.05
 """Nats; a point further than this from the data's entropy is not a match."""
 
@@ -96,9 +97,9 @@ def read(
     gap = entropies[place] - target
     notes = []
     if abs(gap) > NEAR:
-        notes.append(f"entropy off by {gap:+.2f}")
+        notes.append(f"{OFF_NOTE} {gap:+.2f}")
     if place in (0, len(entropies) - 1):
-        notes.append("edge of the sweep")
+        notes.append(EDGE_NOTE)
     between = interpolate(entropies, log_perplexities, target)
     return Reading(
         place,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from simplax.evaluate.frontier.curve import EDGE_NOTE, OFF_NOTE
 from simplax.evaluate.frontier.matches import data_row
 from simplax.evaluate.text.measure import BELOW_DATA
 
@@ -164,8 +165,8 @@ def _pair(columns: Mapping[str, float | None]) -> str:
 def _marks(row: Row) -> list[str]:
     notes, flags = row.get("notes", ()), row["flags"]
     return [
-        *([OFF] if any(note.startswith("entropy off") for note in notes) else []),
-        *([EDGE] if any(note.startswith("edge") for note in notes) else []),
+        *([OFF] if any(note.startswith(OFF_NOTE) for note in notes) else []),
+        *([EDGE] if EDGE_NOTE in notes else []),
         *([BELOW] if BELOW_DATA in flags else []),
         *([CAUGHT] if any(flag != BELOW_DATA for flag in flags) else []),
     ]
