@@ -165,3 +165,19 @@ def test_a_second_phase_says_what_it_follows(here: Path, capsys: pytest.CaptureF
 def test_every_recipe_that_follows_another_can_find_it() -> None:
     followed = {one.follows for one in recipes.RECIPES.values() if one.follows is not None}
     assert followed and followed <= set(recipes.RECIPES)
+
+
+def test_phases_are_drawn_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = pytest.importorskip("simplax.viz.figures")
+    pytest.importorskip("matplotlib")
+    for name, loss in (("first", 2.0), ("second", 1.0)):
+        (tmp_path / name).mkdir()
+        rows = [{"step": step, "loss": loss / step} for step in (5, 10)]
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "save", lambda figure, paths: drawn.append(figure))
+    runs = [str(tmp_path / name) for name in ("first", "second")]
+    assert main(["plot", *runs, "--log", "--joined"]) == main(["plot", *runs]) == 0
+    for figure, scale, steps in zip(drawn, ("log", "linear"), ([15, 20], [5, 10])):
+        (axes,) = figure.axes
+        assert axes.get_yscale() == scale and list(axes.lines[1].get_xdata()) == steps

@@ -25,6 +25,10 @@ def plot(
     /,
     *,
     out: Annotated[Path | None, tyro.conf.arg(help="image file; RUN/curves.png if not given")] = None,
+    log: Annotated[bool, tyro.conf.arg(help="logarithmic axis for the loss")] = False,
+    joined: Annotated[
+        bool, tyro.conf.arg(help="each run begins where the one before ended, as second phases do")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw training and validation loss of one or several runs."""
@@ -41,7 +45,7 @@ def plot(
             )
         curves[str(directory)] = rows
     target = out if out is not None else runs[0] / "curves.png"
-    _draw(curves, target)
+    _draw(curves, target, log, joined)
     last = {name: [row for row in rows if "loss" in row][-1] for name, rows in curves.items()}
     data = {
         "image": str(target),
@@ -50,17 +54,23 @@ def plot(
     emit(json, data, lambda: str(target))
 
 
-def _draw(curves: dict[str, list[dict[str, float]]], target: Path) -> None:
+def _draw(curves: dict[str, list[dict[str, float]]], target: Path, log: bool, joined: bool) -> None:
     from simplax.viz.figures import pyplot, save
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
+    before = 0.0
     for number, (name, rows) in enumerate(curves.items()):
         colour = f"C{number}"
         for key, style in (("loss", "-"), ("validation_loss", "o--")):
-            points = [(row["step"], row[key]) for row in rows if key in row]
+            points = [(before + row["step"], row[key]) for row in rows if key in row]
             if points:
                 label = f"{Path(name).name} {key.replace('_', ' ')}"
                 axes.plot(*zip(*points), style, color=colour, label=label, linewidth=1, markersize=3)
-    axes.set(xlabel="step", ylabel="loss (nats per token, as weighted in training)")
+        before += rows[-1]["step"] if joined else 0
+    axes.set(
+        yscale="log" if log else "linear",
+        xlabel="step",
+        ylabel="loss (nats per token, as weighted in training)",
+    )
     axes.legend()
     save(figure, [target])
