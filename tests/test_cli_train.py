@@ -168,8 +168,9 @@ def test_every_recipe_that_follows_another_can_find_it() -> None:
 
 
 def test_phases_are_drawn_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = pytest.importorskip("simplax.viz.figures")
     pytest.importorskip("matplotlib")
+    from simplax.viz import figures
+
     for name, loss in (("first", 2.0), ("second", 1.0)):
         (tmp_path / name).mkdir()
         rows = [{"step": step, "loss": loss / step} for step in (5, 10)]
@@ -178,6 +179,7 @@ def test_phases_are_drawn_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(figures, "save", lambda figure, paths: drawn.append(figure))
     runs = [str(tmp_path / name) for name in ("first", "second")]
     assert main(["plot", *runs, "--log", "--joined"]) == main(["plot", *runs]) == 0
+    assert len(drawn) == 2
     for figure, scale, steps in zip(drawn, ("log", "linear"), ([15, 20], [5, 10])):
         (axes,) = figure.axes
         assert axes.get_yscale() == scale and list(axes.lines[1].get_xdata()) == steps

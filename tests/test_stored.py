@@ -62,8 +62,12 @@ def test_a_run_remembers_whose_weights_it_began_with(run: Path, tmp_path: Path) 
     began = from_pretrained(tmp_path / "second").origin["started_from"]
     assert began == {"path": str(run), "sha256": from_pretrained(run, weights="raw").origin["sha256"]}
     assert "started_from" not in from_pretrained(run).origin
-    assert repeats(TOY, run) and repeats(TOY, run / "best") and not repeats(second, run)
-    assert not repeats(TOY, tmp_path)
+    assert repeats(TOY, run) == repeats(TOY, run / "best") == "data and noise"
+    assert repeats(second, run) == "data" and repeats(TOY, tmp_path) is None
+    assert repeats(replace(TOY, task=replace(TOY.task, seed=3)), run) is None  # type: ignore[type-var]
+    exported = from_pretrained(tmp_path / "second").save_pretrained(tmp_path / "model")
+    again = from_pretrained(exported).save_pretrained(tmp_path / "again")
+    assert from_pretrained(again).origin["started_from"] == began
 
 
 def test_every_second_phase_sees_other_batches_than_the_first() -> None:
@@ -86,11 +90,14 @@ def test_weights_that_speak_other_tokens_are_refused(
     assert not (tmp_path / "x").exists()
 
 
-def test_how_a_run_is_sampled_may_change_while_it_trains(run: Path, tmp_path: Path) -> None:
+def test_how_a_run_is_sampled_may_change_while_it_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     launch(TOY, tmp_path / "x", quiet=True)
     other = replace(TOY, sampling=SamplingDefaults(num_steps=7), unconditional=Unconditional(0.5))
-    assert launch(other, tmp_path / "x", quiet=True).step == 5
-    assert from_pretrained(tmp_path / "x").config == other
+    assert launch(other, tmp_path / "x").step == 5
+    assert "sampling.num_steps" in capsys.readouterr().err
+    assert from_pretrained(tmp_path / "x").config == from_pretrained(tmp_path / "x" / "best").config == other
     with pytest.raises(UserError, match=r"run\.seed: 1 -> 2"):
         launch(replace(TOY, run=replace(TOY.run, seed=2)), tmp_path / "x", quiet=True)
 
@@ -146,9 +153,12 @@ def test_a_start_that_repeats_itself_is_told(
     monkeypatch.chdir(tmp_path)
     arguments = ["train", "toy-simplax", "--smoke", "--init-from", str(run)]
     assert main([*arguments, "--out", "same"]) == 0
-    assert "began with the same data" in capsys.readouterr().err
-    assert main([*arguments, "--out", "other", "--run.seed", "5"]) == 0
-    assert "began with the same data" not in capsys.readouterr().err
+    assert "began with the same data and noise" in capsys.readouterr().err
+    assert main([*arguments, "--out", "other", "--task.seed", "5"]) == 0
+    assert "began with the same" not in capsys.readouterr().err
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text('{"run": {}}')  # not a recipe's, but weights are weights
+    assert repeats(TOY, tmp_path / "old") is None
 
 
 def test_flags_know_every_section_of_a_configuration() -> None:

@@ -72,8 +72,10 @@ def test_evaluation_prints_and_keeps_a_manifest(
         "value": 5.0,
         "power": 2.0,
         "until": 0.0,
+        "least": 0.0,
     }
     six, blank = data["results"]
+    assert data["manifest"]["complete"]
     assert set(six["accuracy"]) == {"value", "low", "high"}
     assert (six["num"], six["nfe"], six["clue_counts"]) == (8, 4, {"6": 8})
     assert (blank["clues"], blank["accuracy"], blank["clue_counts"]) == (0, None, {"0": 8})
@@ -96,7 +98,8 @@ def test_an_interrupted_evaluation_keeps_the_counts_it_measured(
 
     monkeypatch.setattr(sudoku, "evaluate", stopped)
     assert main(["evaluate", "any", "sudoku", "--num", "4", "--clues", "6", "0", "--out", "kept.json"]) != 0
-    assert [one["clues"] for one in json.loads(Path("kept.json").read_text())["result"]] == [6]
+    kept = json.loads(Path("kept.json").read_text())
+    assert [one["clues"] for one in kept["result"]] == [6] and not kept["complete"]
 
 
 @pytest.mark.parametrize(

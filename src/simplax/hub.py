@@ -132,15 +132,19 @@ class Model:
         if sampler is not None and (eta is not None or time_power is not None):
             raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
         numbers = seeds_for(seeds, num)
+        shape = (num, self.config.task.length)
+        for name, value in (("tokens", tokens), ("given", given)):
+            if value is not None and tuple(value.shape) != shape:
+                raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
         parts, order = [], []
         for conditional in (True, False):
+            if not bool((held == conditional).any()):
+                continue
             defaults = self.defaults(conditional=conditional)
             chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
             own_steps = chosen.steps_for(self.config.task.length) is not None
             for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
-                if not len(rows):
-                    continue
                 order.append(rows)
                 parts.append(
                     sample(

@@ -11,8 +11,8 @@ from torch import nn
 
 from simplax.config import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
+from simplax.stored import CONFIG, run_of
 from simplax.train import Result, train
-from simplax.train.checkpoint import STATE
 from simplax.train.hooks import Hook
 from simplax.watch import KeepSamples, metric
 
@@ -42,26 +42,23 @@ def _check_start(config: RunConfig, source: Path) -> None:
     tokenizer = config.task.tokenizer()
     if tokenizer is None:
         return
-    first = config.task.tokenizer(_home(source))
+    first = config.task.tokenizer(run_of(source))
     if first is not None and first.to_json() != tokenizer.to_json():
         raise UserError(
             f"{source} was trained with another tokenizer: prepare the data with the one stored there."
         )
 
 
-def repeats(config: RunConfig, source: Path) -> bool:
-    """Whether a run that starts from `source` would see what that began with once more, noise and all."""
-    stored = _home(source) / "config.json"
-    if not stored.is_file():
-        return False
-    before = from_json(load(stored))
-    return (before.task, before.run.seed) == (config.task, config.run.seed)
-
-
-def _home(source: Path) -> Path:
-    """The run of a checkpoint, or the directory itself."""
-    folder = source.resolve()
-    return folder.parent.parent if (folder / STATE).is_file() else folder
+def repeats(config: RunConfig, source: Path) -> str | None:
+    """What a run started from `source` would see again of what that began with: data, data and noise, or None."""
+    stored = run_of(source) / CONFIG
+    try:
+        before = from_json(load(stored)) if stored.is_file() else None
+    except UserError:  # of another version, or not a recipe's: only its weights are needed
+        return None
+    if before is None or before.task != config.task:
+        return None
+    return "data and noise" if before.run.seed == config.run.seed else "data"
 
 
 def launch(

@@ -40,21 +40,26 @@ def locate(folder: Path, weights: Weights) -> Stored:
     asked = None if weights == "auto" else weights
     if (folder / checkpoint.STATE).is_file():
         checkpoint.verify(folder)
-        return _in_checkpoint(folder, asked or "ema", folder.resolve().parent.parent)
+        return _in_checkpoint(folder, asked or "ema", run_of(folder))
     if (folder / "checkpoints").is_dir():
         newest = checkpoint.find(folder)
         if newest is None:
             raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
-        # how it is sampled may have changed since the checkpoint was written: the run's own file says it
-        return _in_checkpoint(newest, asked or "ema", folder, load(folder / CONFIG))
+        return _in_checkpoint(newest, asked or "ema", folder)
     return _exported(folder, asked)
 
 
-def _in_checkpoint(folder: Path, kind: str, run: Path, config: Mapping[str, Any] | None = None) -> Stored:
-    """`RUN/best` or another checkpoint, which carries the configuration of its run."""
+def run_of(folder: Path) -> Path:
+    """The run that a checkpoint, such as `RUN/best`, belongs to; any other directory is itself."""
+    return folder.resolve().parent.parent if (folder / checkpoint.STATE).is_file() else folder
+
+
+def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
+    """A checkpoint carries its configuration; that of its run comes first, for sampling may have changed since."""
     state = json.loads((folder / checkpoint.STATE).read_text(encoding="utf-8"))
+    config = load(run / CONFIG) if (run / CONFIG).is_file() else state["config"]
     parent = state["progress"].get("started_from")
-    return Stored(folder / _FILES[kind], kind, _config(run, config or state["config"]), run, parent)
+    return Stored(folder / _FILES[kind], kind, _config(run, config), run, parent)
 
 
 def _exported(folder: Path, asked: str | None) -> Stored:
@@ -62,19 +67,20 @@ def _exported(folder: Path, asked: str | None) -> Stored:
         raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
-    kind = _exported_kind(folder, asked or "ema")
+    said = _manifest(folder)
+    kind = str(said.get("weights") or asked or "ema")
     if asked is not None and kind != asked:
         raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {asked}.")
-    return Stored(folder / WEIGHTS, kind, _config(folder, load(folder / CONFIG)), folder)
+    config = _config(folder, load(folder / CONFIG))
+    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"))
 
 
-def _exported_kind(folder: Path, otherwise: str) -> str:
-    """What the manifest says; an export without one is believed to be what is asked for."""
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What an export's manifest says of the model; nothing without one: it is believed to be what is asked for."""
     try:
-        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return str(record["model"].get("weights", otherwise))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return otherwise
+        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _config(folder: Path, data: Mapping[str, Any]) -> RunConfig:

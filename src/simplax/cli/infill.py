@@ -44,6 +44,7 @@ def infill(
 ) -> None:
     """Fill in the gaps of texts; every other token stays as it is. What is not said is the model's own default."""
     from simplax.cli.sample import print_rows, record
+    from simplax.config import encode
     from simplax.hub import from_pretrained
     from simplax.prompts import infilling
 
@@ -94,6 +95,8 @@ def infill(
     facts = record(
         loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
     )
+    if conditional and not held.given.any(-1).all() and loaded.config.unconditional is not None:
+        facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))
 
 

@@ -41,7 +41,7 @@ def check_targets(*paths: Path | None) -> None:
         if path.is_dir():
             raise UserError(f"{path} is a directory: name a file.")
         place = next(parent for parent in path.absolute().parents if parent.exists())
-        if not place.is_dir() or not os.access(place, os.W_OK):
+        if not os.access(path if path.exists() else place, os.W_OK) or not place.is_dir():
             raise UserError(f"{path} cannot be written: choose another place.")
 
 

@@ -84,6 +84,7 @@ def sweep(
         split=split,
         puzzles=None if puzzles is None else puzzles.name,
         compiled=compile,
+        complete=False,
         result=[],
     )
     points: list[dict[str, Any]] = record["result"]
@@ -105,6 +106,7 @@ def sweep(
             sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
             heat = loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
             points.append({**_point(score, spell(value)), "sampler": encode(sampler), "temperature": heat})
+            record["complete"] = len(points) == len(grid)
             # after every point: who stops a long sweep keeps what was measured
             written = str(write(files[0], record))
     figures = draw_sweep(points, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")

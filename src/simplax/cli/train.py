@@ -70,10 +70,10 @@ def train(
     if first is not None and init_from is None and not (directory / "latest").exists():
         say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
     source = None if init_from is None else hub.find(init_from)
-    if source is not None and not (directory / "latest").exists() and repeats(chosen, source):
+    if source is not None and not (directory / "latest").exists() and (what := repeats(chosen, source)):
         say(
-            f"{init_from} began with the same data, order and noise as this run will: set another --run.seed, and "
-            "--task.seed for Sudoku and text, to go on with new ones"
+            f"{init_from} began with the same {what} as this run will: --task.seed gives Sudoku and text another "
+            "order, --run.seed other noise"
         )
     result = launch(
         chosen,

@@ -123,7 +123,7 @@ def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
     ready = replace(model, denoiser=torch.compile(model.denoiser))  # type: ignore[arg-type]
     task = sudoku_task(model)
     # one step is enough to compile; some samplers leave no choice
-    steps = 1 if model.sampler().steps_for(task.length) is None else None
+    steps = 1 if model.sampler(conditional=False).steps_for(task.length) is None else None
     shapes = {min(size, batch_size) for size in sizes} | {size % batch_size for size in sizes}
     for number in sorted(shapes - {0}, reverse=True):
         blank = np.zeros((number, task.size**2), np.int8)

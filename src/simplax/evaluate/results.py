@@ -23,6 +23,7 @@ _FREE = frozenset(
         "model",
         "models",
         "written",
+        "complete",
         "evaluation",
         "compiled",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from simplax.errors import UserError
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
 from simplax.train.distributed import World, connect
+from simplax.train.files import write_json
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics, truncate
@@ -68,9 +70,11 @@ def train(
     config = json.loads(json.dumps(config if config is not None else {"run": asdict(run)}))
     with connect(device) as world, Interrupt() as interrupt, _own_random_state(world):
         _check(denoiser, source, run, world)
-        found = world.on_main(
+        found, changes = world.on_main(
             lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older)
         )
+        if changes and world.main and not quiet:
+            print(f"{directory} goes on with other settings: {'; '.join(changes)}", file=sys.stderr)
         loaded = checkpoints.load(found) if found is not None else None
         denoiser.to(world.device)
         progress = Progress()
@@ -83,6 +87,8 @@ def train(
         stepper = Stepper(method, denoiser, source, run, world)
         if loaded is not None:
             progress = restore(stepper, loaded)
+            if changes:
+                progress.best = None  # answers of another sampler do not compare
         elif init_from is not None:
             progress.started_from = start_from(stepper, Path(init_from))
         session = _Session(method, stepper, progress, directory, config, validation, metric, hooks)
@@ -105,17 +111,19 @@ def _prepare(
     may_change: Collection[str],
     resume: str,
     allow_older: bool,
-) -> Path | None:
-    """Settle the run directory in the first process; the checkpoint to continue from, if any."""
+) -> tuple[Path | None, list[str]]:
+    """Settle the run directory in the first process: the checkpoint to continue from, if any, and what changed."""
     if resume == "never" and (directory / "config.json").exists():
         raise UserError(f"{directory} already holds a run: resume it or choose another directory.")
-    settle_config(directory, config, modern, may_change)
+    changes = settle_config(directory, config, modern, may_change)
     found = checkpoints.find(directory, allow_older=allow_older)
+    if changes:
+        write_json(directory / "config.json", config)
     if found is not None:
         checkpoints.write_text(directory / "latest", found.name + "\n")
     step = checkpoints.verify(found)["step"] if found is not None else -1
     truncate(directory / "metrics.jsonl", step)
-    return found
+    return found, changes
 
 
 @contextmanager
@@ -253,7 +261,9 @@ class _Session:
             if columns[0] is not None:
                 tensors[name] = torch.cat(columns)
         save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
+        saved = (self.directory / "latest").exists()
+        going_on = f" and --init-from {self.directory}" if saved else ""
         return UserError(
             f"the loss or its gradient is not finite at step {step}: the batch is in {path}; look at the data, or "
-            f"start a new run with --init-from {self.directory} and a lower learning rate."
+            f"start a new run with a lower learning rate{going_on}."
         )

@@ -42,18 +42,18 @@ def settle_config(
     config: dict[str, Any],
     modern: Callable[[dict[str, Any]], dict[str, Any]],
     may_change: Collection[str] = (),
-) -> None:
+) -> list[str]:
     """Write the resolved config before step 0, or refuse to continue with a different one.
 
     `modern` spells a stored config as this version would, so that a new option at its default changes no run. The
-    sections that `may_change` decide nothing about the weights and are stored anew.
+    sections that `may_change` decide nothing about the weights: what differs in them is returned.
     """
     path = directory / "config.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             write_json(path, config)
-            return
+            return []
         stored = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
@@ -67,8 +67,7 @@ def settle_config(
             f"{directory} holds a run with another configuration, choose another directory or undo: "
             + "; ".join(changes)
         )
-    if before != now:
-        write_json(path, config)
+    return difference(before, now)
 
 
 def _without(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -17,11 +17,13 @@ Out = Annotated[
 def keep(record: dict[str, Any], name: str, model: Path, out: Path | None) -> str | None:
     """Write the manifest; a model directory that cannot be written to costs a word, not the result."""
     from simplax.manifest import write
+    from simplax.stored import run_of
 
     if out is not None:
         return str(write(out, record))
     if not model.is_dir():
         return None
+    model = run_of(model)  # checkpoints are removed in time
     stamp = record["time"].replace(":", "").replace("-", "")
     try:
         return str(write(model / "evaluations" / f"{name}-{stamp}.json", record))

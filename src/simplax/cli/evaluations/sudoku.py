@@ -113,11 +113,13 @@ def evaluate(
             puzzles=None if puzzles is None else puzzles.name,
             exact_clues=exact_clues,
             compiled=compile,
+            complete=False,
             result=[],
         )
         record["result"].append(
             {**score.to_json(), "sampler": encode(used[count]), "temperature": heat[count]}
         )
+        record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
         written = keep(record, "sudoku", Path(model), out)
     results = record["result"]
