@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from simplax import recipes
 from simplax.cli import main
@@ -51,8 +52,13 @@ def test_an_export_holds_one_kind_of_weights_and_needs_no_word_to_load(run: Path
 def test_the_best_checkpoint_and_any_other_is_a_model(run: Path) -> None:
     best = from_pretrained(run / "best")
     assert best.config == from_pretrained(run).config and best.home == run.resolve()
-    (folder,) = {(run / "best").resolve(), (run / "checkpoints" / (run / "best").resolve().name)}
-    assert all(map(torch.equal, state(best), state(from_pretrained(folder))))
+    folder = run / "checkpoints" / (run / "best").resolve().name
+    for kind, file in (("ema", "ema.safetensors"), ("raw", "weights.safetensors")):
+        kept = load_file(folder / file)
+        for one in (run / "best", folder):
+            loaded = from_pretrained(one, weights=kind).denoiser.state_dict()  # type: ignore[arg-type]
+            assert loaded.keys() == kept.keys()
+            assert all(torch.equal(loaded[name], kept[name]) for name in kept)
 
 
 def test_a_run_remembers_whose_weights_it_began_with(run: Path, tmp_path: Path) -> None:

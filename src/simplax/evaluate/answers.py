@@ -133,7 +133,7 @@ def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
 
 def _batches(puzzles: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, bool]]:
     """Rows of the batches, and whether they have clues: blank boards go by themselves, for a model may have other
-    defaults where nothing is given."""
+    defaults where nothing is given. Clues decide, not given positions: the `prefix` layout gives a blank puzzle too."""
     clued = (puzzles != 0).any(1)
     for conditional in (True, False):
         (rows,) = np.nonzero(clued == conditional)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from simplax.concentration import Concentration
 from simplax.errors import UserError
@@ -35,5 +35,4 @@ def adjusted(
         if not 0 < time_power < math.inf:
             raise UserError(f"the time power must be positive and finite, got {time_power}.")
         chosen = replace(chosen, times=replace(chosen.times, power=time_power))
-    adjusted_sampler: Sampler[Any] = chosen
-    return adjusted_sampler
+    return cast(Sampler[Any], chosen)
