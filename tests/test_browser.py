@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from simplax.viz.denoising import Episode, denoising_page
+from simplax.viz.player import player_page
 from sudoku_models import nine
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -42,3 +43,12 @@ def test_a_board_is_played_to_its_end(tmp_path: Path) -> None:
     classes = re.findall(r"<td[^>]*class=\"([^\"]*)\"", document)
     assert sum("given" in one for one in classes) == (puzzle != 0).sum()
     assert not any("wrong" in one or "conflict" in one for one in classes)
+
+
+def test_a_text_is_played_to_its_end(tmp_path: Path) -> None:
+    sample = {"seed": 4, "given": [0], "end": 2, "frames": [[0, 1], [0, 0], [0, 2]]}
+    data = {"name": "<b>tiny</b>", "words": ["hel", "x", "lo"], "steps": [0, 5, 9], "samples": [sample]}
+    document = played(player_page("Denoising a text", "trajectory", data), tmp_path)
+    assert "step 9 of 9" in document and "seed 4" in document and "&lt;b&gt;tiny&lt;/b&gt;: " in document
+    shown = re.findall(r'<span class="([a-z ]*)">(hel|x|lo)</span>', document)
+    assert shown == [("given settled", "hel"), ("changed settled", "lo")]

@@ -216,3 +216,15 @@ def test_merging_leaves_its_arguments_alone() -> None:
 def test_unknown_recipes_suggest_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean sudoku4-simplax"):
         recipes.get("sudoku4-simplex")
+
+
+def test_a_sampler_that_shows_the_network_something_else_is_refused() -> None:
+    recipe = recipes.get("sudoku-cpu-simplax")
+    states = {"reads_w": "true", "form": "atoms"}
+    network = [(f"method.{name}", value) for name, value in states.items()]
+    with pytest.raises(ValueError, match="reads simplex states w and the sampler Simplax shows it tokens z"):
+        config.resolve(recipe, flags=network)
+    parts = ("sampling", "unconditional")
+    shown = [(f"{part}.sampler.{name}", value) for part in parts for name, value in states.items()]
+    changed = config.resolve(recipe, flags=[*shown, *network])
+    assert isinstance(changed.sampling.sampler, SimplaxSampler) and changed.sampling.sampler.reads_w

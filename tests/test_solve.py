@@ -146,7 +146,7 @@ def test_the_page_is_self_contained_and_has_every_frame(
     assert main(["solve", *TEXTS, "--steps", "5", "--html", "pages/solve.html"]) == 0
     page = (here / "pages" / "solve.html").read_text()
     assert not re.search(r"https?:|//[a-z]|src=|href=|@import|url\(|fetch\(", page)
-    data = json.loads(re.search(r"const episodes = (\[.*\]);", page)[1])  # type: ignore[index]
+    data = json.loads(re.search(r"const data = (\[.*\]);", page)[1])  # type: ignore[index]
     assert [episode["puzzle"] for episode in data] == [digits(puzzle) for puzzle in NINE.puzzles]
     assert all(len(episode["frames"]) == 6 for episode in data)
     assert [episode["frames"][-1] for episode in data] == [digits(solution) for solution in NINE.solutions]

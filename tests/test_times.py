@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from failure_budget import accept
+from simplax.random import Keys
 from simplax.times import Grid, TimeLaw, stratified
 from strategies import thorough
 
@@ -21,6 +22,12 @@ def test_one_number_per_stratum(count: int, seed: int, step: int) -> None:
     u = stratified(count, seed, step)
     assert u.dtype == torch.float64
     assert sorted((u * count).long().tolist()) == list(range(count))
+
+
+def test_the_last_stratum_stays_below_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = torch.full((1000, 1), 1 - 2.0**-53, dtype=torch.float64)
+    monkeypatch.setattr(Keys, "uniform", lambda keys, *shape: largest)
+    assert float(stratified(1000, 0, 0).max()) < 1
 
 
 @thorough

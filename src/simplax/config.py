@@ -119,6 +119,11 @@ class RunConfig:
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     unconditional: Unconditional | None = None
 
+    def __post_init__(self) -> None:
+        for said in (self.sampling, self.unconditional):
+            if said is not None and said.sampler is not None:
+                self.method.check_sampler(said.sampler)
+
 
 def to_json(config: RunConfig) -> dict[str, Any]:
     """The resolved configuration as plain JSON data, every setting spelled out."""

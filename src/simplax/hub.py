@@ -131,6 +131,8 @@ class Model:
             )
         if sampler is not None and (eta is not None or time_power is not None):
             raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
+        if sampler is not None:
+            self.method.check_sampler(sampler)
         numbers = seeds_for(seeds, num)
         shape = (num, self.config.task.length)
         for name, value in (("tokens", tokens), ("given", given)):

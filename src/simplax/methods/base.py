@@ -30,6 +30,9 @@ class Method(abc.ABC):
     def sampler(self, **options: Any) -> Sampler[Any]:
         """The method's default sampler; options replace its fields."""
 
+    def check_sampler(self, sampler: Sampler[Any]) -> None:  # noqa: B027  most have nothing to check
+        """Raise `ValueError` if `sampler` shows the network something else than its training did."""
+
 
 class HasLikelihood(abc.ABC):
     """A method with a bound on, or the exact value of, the negative log-likelihood."""

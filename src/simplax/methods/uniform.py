@@ -130,6 +130,15 @@ class Simplax(UniformMethod):
         }
         return SimplaxSampler(**{**defaults, **options})
 
+    def check_sampler(self, sampler: Sampler[Any]) -> None:
+        read = {False: "tokens z", True: "simplex states w"}
+        shown = isinstance(sampler, SimplaxSampler) and sampler.reads_w
+        if shown != self.reads_w:
+            raise ValueError(
+                f"the method's network reads {read[self.reads_w]} and the sampler {type(sampler).__name__} shows it "
+                f"{read[shown]}: give the sampler reads_w={str(self.reads_w).lower()}, with form=atoms for states"
+            )
+
 
 def bridge_loss(
     method: UniformMethod,

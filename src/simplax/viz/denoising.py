@@ -1,15 +1,13 @@
-"""The denoising of Sudoku boards as one HTML file that needs nothing else: a slider, a play button, no network."""
+"""The denoising of Sudoku boards as a page that plays it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 
-_DATA = "/*EPISODES*/[]"
+from simplax.viz.player import player_page
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +22,7 @@ class Episode:
 
 def denoising_page(episodes: Sequence[Episode]) -> str:
     """A page that plays all episodes, each with its own board."""
-    template = files("simplax.viz").joinpath("denoising.html").read_text(encoding="utf-8")
-    data = json.dumps([_plain(episode) for episode in episodes], separators=(",", ":"))
-    # inside a script element only a closing tag could end the data early
-    return template.replace(_DATA, data.replace("<", "\\u003c"))
+    return player_page("Denoising a Sudoku", "denoising", [_plain(episode) for episode in episodes])
 
 
 def _plain(episode: Episode) -> dict[str, object]:

@@ -1,20 +1,19 @@
-"""The denoising of texts as one HTML file that needs nothing else: a slider, a play button, no network."""
+"""The denoising of texts as a page that plays it."""
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from simplax.viz.player import player_page
 
 if TYPE_CHECKING:
     from simplax.hub import Model
     from simplax.prompts import Held
     from simplax.samplers import Samples
 
-_DATA = "/*DATA*/null"
 _MOST_FRAMES = 201
 
 
@@ -28,10 +27,7 @@ def write_page(path: Path, model: Model, drawn: Samples, held: Held | None = Non
 def trajectory_page(model: Model, drawn: Samples, held: Held | None = None) -> str:
     if drawn.trajectory is None:
         raise ValueError("there is no trajectory to show: sample with trajectory=True")
-    template = files("simplax.viz").joinpath("trajectory.html").read_text(encoding="utf-8")
-    data = json.dumps(_plain(model, drawn, held), ensure_ascii=False, separators=(",", ":"))
-    # inside a script element only a closing tag could end the data early
-    return template.replace(_DATA, data.replace("<", "\\u003c"))
+    return player_page("Denoising a text", "trajectory", _plain(model, drawn, held))
 
 
 def _plain(model: Model, drawn: Samples, held: Held | None) -> dict[str, Any]:
