@@ -318,3 +318,24 @@ def test_what_methods_refuse() -> None:
             Simplax(step=FiniteStep("loose_joint"), **options)
     with pytest.raises(ValueError, match="must have an attribute vocab_size"):
         UDLM().loss(torch.nn.Identity(), *problem())
+
+
+def test_the_density_vanishes_with_the_signal_even_at_an_infinite_rate() -> None:
+    logits, x = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([[0, 1, 2]])
+    zero = torch.zeros(1, 1, dtype=torch.float64)
+    state = Marginal(x, x, zero, zero, Prior(5))
+    value = rate_density(logits, x, state, zero, torch.full_like(zero, torch.inf), Prior(5))
+    assert torch.equal(value, torch.zeros(1, 3))
+
+
+def test_a_step_to_the_clean_token_knows_probabilities_that_underflow() -> None:
+    x, z, prior = torch.tensor([[0]]), torch.tensor([[1]]), Prior(3)
+    one, late, zero = (torch.tensor([[v]], dtype=torch.float64) for v in (1.0, 0.5, 0.0))
+    logits = torch.tensor([[[-150.0, 0.0, 0.0]]], requires_grad=True)
+    value = bridge_kl(logits, x, Marginal(z, x, late, zero, prior), one, late, prior)
+    exact = logits.detach().double()
+    wanted = bridge_kl(exact, x, Marginal(z, x, late, zero, prior), one, late, prior)
+    assert 100 < float(wanted) < 160
+    torch.testing.assert_close(value.double(), wanted, rtol=1e-5, atol=0)
+    (gradient,) = torch.autograd.grad(value.sum(), logits)
+    assert bool(torch.isfinite(gradient).all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,10 +200,13 @@ def test_duo_curriculum_loss_at_zero_temperature_is_the_density_at_alpha_of_gamm
         return float(expected_density("uniform", logits, float(alpha), float(rate)))
 
     assert abs(mean - integral(at, 40)) < 5 * error
-    after = StepContext(Keys.from_seeds([1]), torch.tensor([0.5], dtype=torch.float64), step=10)
+    after = StepContext(Keys.from_seeds([1]), torch.tensor([0.5], dtype=torch.float64), step=11)
     batch = Batch.of(X[:1])
     same = UDLM(times=method.times).loss(exact, batch, after).per_token
     assert torch.equal(method.loss(exact, batch, after).per_token, same)
+    early = replace(after, step=0)
+    assert not torch.equal(method.loss(ReadsSoft(), batch, early).per_token, same)
+    assert torch.equal(method.loss(exact, batch, replace(early, training=False)).per_token, same)
 
 
 def test_finite_steps_tend_to_the_continuous_density() -> None:

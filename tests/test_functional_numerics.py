@@ -164,3 +164,57 @@ def test_dirichlet_terms_are_accurate_in_float32_at_the_papers_concentration() -
     exact = [torch.tensor(v, dtype=torch.float32).double() for v in (0.6, 0.3, 0.01)]
     reference = F.simplex_matching(**double, alpha_s=exact[0], alpha_t=exact[1], eta_s=exact[2])
     torch.testing.assert_close(value.double(), reference, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("alpha", [0.999, 1 - 1e-6])
+def test_what_is_left_of_one_keeps_its_digits_in_float32(alpha: float) -> None:
+    arguments = _arguments()
+    arguments["z_t"] = (arguments["x"] + 1) % 4
+    rows = {name: arguments[name] for name in ("x", "x_hat", "z_t")}
+    exact = F.uniform_rate(**rows, alpha_t=alpha, rate=2.0)
+    single = F.uniform_rate(**{**rows, "x_hat": rows["x_hat"].float()}, alpha_t=alpha, rate=2.0)
+    torch.testing.assert_close(single.double(), exact, rtol=1e-5, atol=0)
+
+
+def test_a_short_step_keeps_its_digits_in_float32() -> None:
+    rows = {name: value for name, value in _arguments().items() if name in ("x", "x_hat", "w_t")}
+    step = {"alpha_s": 0.5, "alpha_t": 0.4999999}
+    single = {name: value.float() if value.is_floating_point() else value for name, value in rows.items()}
+    value = F.relaxed_bridge(**single, **step).double()
+    torch.testing.assert_close(value, F.relaxed_bridge(**rows, **step), rtol=1e-4, atol=0)
+
+
+def test_a_float32_softmax_over_a_large_vocabulary_is_a_law_in_float64() -> None:
+    logits = 3 * torch.randn(4, 50_257, generator=torch.Generator().manual_seed(0))
+    x_hat = torch.softmax(logits, dim=-1).double()
+    torch.testing.assert_close(F.marginal(x_hat, 0.5), 0.5 * x_hat + 0.5 / 50_257, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_masked_functions_compute_half_types_in_float32(dtype: torch.dtype) -> None:
+    x, z = torch.tensor([2, 0]), torch.tensor([4, 4])
+    x_hat = torch.tensor([[0.125, 0.125, 0.5, 0.25], [0.25, 0.25, 0.25, 0.25]])
+    half = x_hat.to(dtype)
+    for name, arguments in {
+        "rate": lambda law: F.masked_rate(x, law, z, 0.999, 1.5, 4),
+        "posterior": lambda law: F.absorbing_posterior(law, z, 0.9995, 0.999, 4),
+        "subs": lambda law: F.subs_log_probs(8 * law, z, 4),
+    }.items():
+        value = arguments(half)
+        assert value.dtype == torch.float32, name
+        torch.testing.assert_close(value, arguments(x_hat))
+
+
+def test_the_masked_density_says_where_it_has_no_value() -> None:
+    x, z, x_hat = torch.tensor([0]), torch.tensor([2]), torch.tensor([[0.5, 0.5]])
+    for alpha, rate in ((1.0, 1.0), (1.5, 1.0), (0.5, -1.0)):
+        with pytest.raises(ValueError, match="0 <= alpha_t < 1"):
+            F.masked_rate(x, x_hat, z, alpha, rate, 2)
+    with pytest.raises(ValueError, match="take a time below 1"):
+        F.masked_rate(x, x_hat, z, 0.0, float("inf"), 2)
+    assert float(F.masked_rate(x, x_hat, z, 0.0, 5.0, 2)) == 0
+
+
+def test_a_nucleus_of_everything_leaves_nothing_out() -> None:
+    probs = torch.softmax(3 * torch.randn(50_257, generator=torch.Generator().manual_seed(1)), dim=-1)
+    assert bool((F.nucleus(probs, 1.0) > 0).all())

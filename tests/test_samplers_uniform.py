@@ -256,3 +256,12 @@ def test_other_ends_of_the_chain(last: str) -> None:
     samples = sample(WRONG, (total, 2), seeds=range(total), **options)  # type: ignore[arg-type]
     assert samples.nfe == 4
     accept([chi_square(toy.law(samples.tokens), exact)])
+
+
+def test_nothing_moves_where_the_clean_token_is_reached() -> None:
+    """At t = 0 a token outside the nucleus of its own prediction has no posterior to be drawn from: it stays."""
+    logits = torch.tensor([0.0, 1.0, -torch.inf]).expand(50, 4, 3)
+    z = torch.full((50, 4), 2)
+    one = torch.ones(1, dtype=torch.float64)
+    drawn = draw_bridge(z, Prediction(logits), one, one, Prior(3), Keys.from_seeds(range(50)))
+    assert torch.equal(drawn, z)

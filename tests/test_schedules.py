@@ -84,3 +84,10 @@ def test_float32_follows_float64(schedule: Schedule) -> None:
     for function in (schedule.alpha, schedule.rate, schedule.sigma):
         assert function(t.float()).dtype == torch.float32
         torch.testing.assert_close(function(t.float()).double(), function(t), rtol=2e-4, atol=1e-6)
+
+
+@every_schedule
+def test_whole_numbers_are_times_too(schedule: Schedule) -> None:
+    ends = torch.tensor([1])
+    torch.testing.assert_close(schedule.derivative(ends), schedule.derivative(ends.float()))
+    torch.testing.assert_close(schedule.alpha(ends), schedule.alpha(ends.float()))

@@ -18,7 +18,16 @@ import torch
 from torch import Tensor
 
 from simplax.evaluate.entropy import unigram_entropies, unigram_entropy
-from simplax.evaluate.text import CROSS_SAMPLE, Reference, Scored, controls, flags, load_scorer, measure
+from simplax.evaluate.text import (
+    CROSS_SAMPLE,
+    Reference,
+    Scored,
+    controls,
+    every_control,
+    flags,
+    load_scorer,
+    measure,
+)
 from simplax.evaluate.text.controls import (
     NAMES,
     Marks,
@@ -36,6 +45,15 @@ from simplax.evaluate.text.repetition import rep_n
 from simplax.evaluate.text.scorers import Scorer
 
 COUNTS = torch.arange(500, 0, -1)
+
+
+def test_controls_are_functions_of_tokens_in_a_module_of_that_name() -> None:
+    assert controls.periodic(COUNTS, 3, 5).tolist() == [[0, 1, 2, 0, 1]]
+    assert controls.mirror(COUNTS, 2, 6).shape == (1, 6)
+    bank = controls.phrases(torch.tensor([[0, 1, 2, 3, 4, 5]]))
+    assert controls.phrase_bank(bank, 1, 7).tolist() == [[0, 1, 2, 3, 4, 0, 1]]
+    with pytest.raises(ValueError, match="rows at least as long, got rows of 3"):
+        controls.phrases(torch.tensor([[0, 1, 2]]))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +168,7 @@ def test_every_control_matches_in_shape_and_says_when_entropy_does_not() -> None
     held = (torch.rand(20, 40, generator=random) ** 3 * 200).long()
     marks = Marks.of([f" w{i}" if i % 7 else "." for i in range(200)])
     target = unigram_entropy(held)
-    made = controls(train, held, marks, num=16, target=target, row=3)
+    made = every_control(train, held, marks, num=16, target=target, row=3)
     assert tuple(made) == NAMES
     for name, control in made.items():
         assert control.ids.shape == (16, 40) and int(control.ids.max()) < 200, name
@@ -159,8 +177,8 @@ def test_every_control_matches_in_shape_and_says_when_entropy_does_not() -> None
     assert torch.equal(made["human-half"].ids, held[:16])
     # half a row of 40 holds at most log 20 nats
     assert unigram_entropies(made["mirror-k*"].ids).max() <= math.log(20) + 1e-9
-    assert "cannot be reached" in controls(train, held, marks, num=4, target=3.5)["mirror-k*"].note
-    again = controls(train, held, marks, num=16, target=target, row=3)
+    assert "cannot be reached" in every_control(train, held, marks, num=4, target=3.5)["mirror-k*"].note
+    again = every_control(train, held, marks, num=16, target=target, row=3)
     assert all(torch.equal(again[name].ids, made[name].ids) for name in NAMES)
 
 

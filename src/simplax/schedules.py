@@ -48,7 +48,7 @@ class LogLinear(Schedule):
         return 1.0 - (1.0 - self.eps) * t
 
     def derivative(self, t: Tensor) -> Tensor:
-        return torch.full_like(t, -(1.0 - self.eps))
+        return -(1.0 - self.eps) * torch.ones_like(t)
 
     def inverse(self, alpha: Tensor) -> Tensor:
         return (1.0 - alpha) / (1.0 - self.eps)
@@ -65,7 +65,7 @@ class Linear(Schedule):
         return 1.0 - t
 
     def derivative(self, t: Tensor) -> Tensor:
-        return torch.full_like(t, -1.0)
+        return -1.0 * torch.ones_like(t)
 
     def inverse(self, alpha: Tensor) -> Tensor:
         return 1.0 - alpha

@@ -41,12 +41,14 @@ class StepContext:
     """What a loss may depend on besides weights and data, all of it explicit.
 
     `keys` one key per sample, `u` one stratified number in [0, 1) per sample (the method maps it to a time),
-    `step` the optimiser step (curricula read it).
+    `step` the optimiser step (curricula read it). With `training=False` the loss is the one training ends with, so
+    that values of different steps compare.
     """
 
     keys: Keys
     u: Tensor
     step: int = 0
+    training: bool = True
 
 
 @dataclass(frozen=True)

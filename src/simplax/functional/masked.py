@@ -17,7 +17,7 @@ def subs_log_probs(logits: Tensor, z_t: Tensor, mask_id: int) -> Tensor:
 
     `logits` (..., width), `z_t` ids (...); -inf is the logarithm of what is impossible.
     """
-    width = logits.shape[-1]
+    logits, width = logits.to(_compute(logits)), logits.shape[-1]
     ids = torch.arange(width, device=logits.device)
     free = logits.masked_fill(ids == mask_id, -torch.inf).log_softmax(-1)
     observed = ids == z_t.unsqueeze(-1)
@@ -39,14 +39,19 @@ def masked_rate(
 
     `rate` is lambda(t) = -alpha' / alpha as in `uniform_rate`, so that w(t) = lambda alpha / (1 - alpha).
     """
+    alpha, speed = (_exact(value, x_hat) for value in (alpha_t, rate))
     if checking(validate):
         check_distribution("x_hat", x_hat)
         check_ids("x", x, x_hat.shape[-1])
         check_ids("z_t", z_t, max(x_hat.shape[-1], mask_id + 1))
-    alpha, speed = (torch.as_tensor(v, dtype=x_hat.dtype, device=x_hat.device) for v in (alpha_t, rate))
+        if not bool(((alpha >= 0) & (alpha < 1) & (speed >= 0)).all()):
+            raise ValueError("the masked bound needs 0 <= alpha_t < 1 and a rate that is not negative")
+        if bool(((alpha == 0) & torch.isinf(speed)).any()):
+            raise ValueError("at alpha_t = 0 an infinite rate does not tell the weight: take a time below 1")
+    weight = (speed * alpha / (1 - alpha)).to(_compute(x_hat))
     masked = z_t == mask_id
-    at_x = torch.where(masked, x_hat.gather(-1, x.unsqueeze(-1)).squeeze(-1), 1.0)
-    return torch.where(masked, -speed * alpha / (1 - alpha) * at_x.log(), 0.0)
+    at_x = torch.where(masked, x_hat.gather(-1, x.unsqueeze(-1)).squeeze(-1).to(weight), 1.0)
+    return torch.where(masked, -weight * at_x.log(), 0.0)
 
 
 def absorbing_posterior(
@@ -63,7 +68,7 @@ def absorbing_posterior(
     The result covers the mask whether or not `x_hat` does: its last axis is `max(width, mask_id + 1)` long.
     """
     width = max(x_hat.shape[-1], mask_id + 1)
-    early, late = (torch.as_tensor(a, dtype=x_hat.dtype, device=x_hat.device) for a in (alpha_s, alpha_t))
+    early, late = (_exact(alpha, x_hat) for alpha in (alpha_s, alpha_t))
     if checking(validate):
         check_distribution("x_hat", x_hat)
         check_ids("z_t", z_t, width)
@@ -71,9 +76,19 @@ def absorbing_posterior(
             raise ValueError("x_hat must give the mask probability zero: pass subs_log_probs(...).exp()")
         if not bool(((late >= 0) & (late < 1) & (early >= late) & (early <= 1)).all()):
             raise ValueError("times s < t need 0 <= alpha_t <= alpha_s <= 1 and alpha_t < 1")
-    reveal = ((early - late) / (1 - late)).unsqueeze(-1)
+    x_hat = x_hat.to(_compute(x_hat))
+    reveal = ((early - late) / (1 - late)).to(x_hat).unsqueeze(-1)
     ids = torch.arange(width, device=x_hat.device)
     drawn = reveal * torch.nn.functional.pad(x_hat, (0, width - x_hat.shape[-1]))
     from_mask = drawn + (1 - reveal) * (ids == mask_id)
     visible = (ids == z_t.unsqueeze(-1)).to(x_hat.dtype)
     return torch.where((z_t == mask_id).unsqueeze(-1), from_mask, visible)
+
+
+def _compute(x: Tensor) -> torch.dtype:
+    """Half types are computed in float32."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _exact(value: Scalar, like: Tensor) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64, device=like.device)

@@ -124,5 +124,5 @@ def _restored_rate(k: Space, x: Tensor, x_hat: Tensor, w: Tensor, alpha_t: Scala
 
 def log_ratio(k: Space, x: Tensor, x_hat: Tensor, alpha: Scalar) -> Tensor:
     """delta = log p_hat - log p at the time of alpha, category by category."""
-    a = k.scalar(alpha)
-    return log_over_prior(x_hat, a, k.pi) - log_over_prior(x, a, k.pi)
+    a, rest = k.scalar(alpha), (1 - k.exact(alpha)).to(k.dtype)
+    return log_over_prior(x_hat, a, k.pi, rest) - log_over_prior(x, a, k.pi, rest)

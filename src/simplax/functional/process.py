@@ -59,14 +59,14 @@ def lifted_posterior(
 
 
 def mix(k: Space, x: Tensor, alpha: Scalar) -> Tensor:
-    a = k.scalar(alpha)
-    return a * x + (1 - a) * k.pi
+    a = k.exact(alpha)
+    return a.to(k.dtype) * x + (1 - a).to(k.dtype) * k.pi
 
 
 def transition(k: Space, alpha_s: Scalar, alpha_t: Scalar) -> tuple[Tensor, Tensor]:
     """alpha_{t|s} and 1 - alpha_{t|s}, the latter from the difference so that short steps keep their digits."""
-    early, late = k.scalar(alpha_s), k.scalar(alpha_t)
-    return late / early, (early - late) / early
+    early, late = k.exact(alpha_s), k.exact(alpha_t)
+    return (late / early).to(k.dtype), ((early - late) / early).to(k.dtype)
 
 
 def reverse(k: Space, x: Tensor, z: Tensor, alpha_s: Scalar, alpha_t: Scalar) -> Tensor:

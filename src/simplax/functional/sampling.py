@@ -49,6 +49,8 @@ def outside_nucleus(probs: Tensor, top_p: float) -> Tensor:
     """True on the categories a nucleus of mass `top_p` leaves out; see `nucleus`."""
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], got {top_p}")
+    if top_p == 1:  # rounded sums pass one before the last categories
+        return torch.zeros_like(probs, dtype=torch.bool)
     ranked, order = torch.sort(probs.double(), dim=-1, descending=True, stable=True)
     before = torch.nn.functional.pad(ranked.cumsum(-1)[..., :-1], (1, 0))
     return torch.zeros_like(probs, dtype=torch.bool).scatter(-1, order, before > top_p)

@@ -72,7 +72,7 @@ class Duo(UniformMethod):
     curriculum: Curriculum = field(default_factory=Curriculum)
 
     def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        if context.step >= self.curriculum.end:
+        if not context.training or context.step > self.curriculum.end:
             return bridge_loss(self, denoiser, batch, context)
         return self._soft_loss(denoiser, batch, context)
 

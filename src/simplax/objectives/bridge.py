@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from simplax import functional
-from simplax.functional._stable import divergence, expm1_minus, kl, log_over_prior
+from simplax.functional._stable import divergence, expm1_minus, kl, log_over_prior, scale
 from simplax.processes.uniform import Prior
 from simplax.simplex import Marginal, SimplexState
 
@@ -29,9 +29,8 @@ def rate_density(
     delta = log_hat - log_p
     divergence = (pi * log_p.exp() * expm1_minus(delta)).sum(-1)
     weight = (-log_p).exp()
-    return rate.to(logits.dtype) * (
-        state.expect(weight * expm1_minus(-delta)) + state.expect(weight) * divergence
-    )
+    density = state.expect(weight * expm1_minus(-delta)) + state.expect(weight) * divergence
+    return scale(rate.to(logits.dtype), density)
 
 
 def bridge_kl(
@@ -58,7 +57,9 @@ def _log_ratios(logits: Tensor, x: Tensor, alpha: Tensor, prior: Prior) -> tuple
     pi = prior.dense(logits)
     # what is left of 1 is taken in the precision of alpha: in that of the logits it may vanish near t = 0
     a, rest, log_rest = (v.to(logits.dtype).unsqueeze(-1) for v in (alpha, 1 - alpha, torch.log1p(-alpha)))
-    log_hat = log_over_prior(torch.softmax(logits, dim=-1), a, pi, rest)
+    log_x_hat = torch.log_softmax(logits, dim=-1)
+    # at t = 0 exactly nothing is added to x_hat, whose small entries only their logarithm knows
+    log_hat = torch.where(rest > 0, log_over_prior(log_x_hat.exp(), a, pi, rest), log_x_hat - pi.log())
     ids = x.unsqueeze(-1)
     at_x = torch.log1p(a * (1 / pi[ids] - 1))
     log_p = log_rest.expand(log_hat.shape).scatter(-1, ids, at_x.expand(ids.shape))

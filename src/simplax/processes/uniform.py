@@ -124,7 +124,8 @@ def draw_bridge(
     p_s = alpha_s * at_anchor + (1 - alpha_s) * pi
     p_t = alpha_t * at_anchor + (1 - alpha_t) * pi
     keep = alpha_t / alpha_s
-    stay = keep * p_s / p_t
+    # p_t is zero at t = 0 only, at an anchor that x_hat excludes, and there is nothing left to undo
+    stay = torch.where(p_t > 0, keep * p_s / p_t, 1.0)
     redraw = (1 - keep) * pi * alpha_s / p_t
     u = keys.uniform(2, *anchor.shape[1:])
     z = torch.where(u[:, 0] < stay, anchor, prior.draw(u[:, 1]))

@@ -30,7 +30,7 @@ def held_out_loss(
     for start in range(world.rank * size, count, world.size * size):
         counters = torch.arange(start, start + size)
         keys = Keys.from_seeds(counters).fold_in(run.seed, _VALIDATION).to(world.device)
-        context = StepContext(keys, u[start : start + size].to(world.device), step)
+        context = StepContext(keys, u[start : start + size].to(world.device), step, training=False)
         loss = method.loss(denoiser, source.batch(counters).to(world.device), context)
         totals += torch.stack([loss.per_token.sum(dtype=torch.float64), loss.scored.sum().double()])
     loss_sum, scored = world.sum(totals).tolist()

@@ -1,8 +1,9 @@
 """Generated text beside human text: perplexity under a scorer, and the columns that show when it was cheated."""
 
+from simplax.evaluate.text import controls as controls
 from simplax.evaluate.text.controls import Control as Control
 from simplax.evaluate.text.controls import Marks as Marks
-from simplax.evaluate.text.controls import controls as controls
+from simplax.evaluate.text.controls import every_control as every_control
 from simplax.evaluate.text.controls import find_k as find_k
 from simplax.evaluate.text.evidence import COLUMNS as COLUMNS
 from simplax.evaluate.text.measure import CROSS_SAMPLE as CROSS_SAMPLE

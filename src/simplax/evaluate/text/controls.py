@@ -40,7 +40,7 @@ def periodic(counts: Tensor, k: int, length: int, num: int = 1) -> Tensor:
     return loop[torch.arange(length) % k].expand(num, length).clone()
 
 
-def top_k(counts: Tensor, k: int, length: int, num: int, seed: int = 0) -> Tensor:
+def top_k(counts: Tensor, k: int, length: int, num: int = 1, seed: int = 0) -> Tensor:
     """Independent draws from the frequencies of the k most frequent tokens."""
     best = _top(counts, k)
     steps = counts[best].double().cumsum(0)
@@ -48,7 +48,7 @@ def top_k(counts: Tensor, k: int, length: int, num: int, seed: int = 0) -> Tenso
     return best[torch.searchsorted(steps, u * steps[-1], right=True).clamp(max=k - 1)]
 
 
-def mirror(counts: Tensor, k: int, length: int, num: int, seed: int = 0) -> Tensor:
+def mirror(counts: Tensor, k: int, length: int, num: int = 1, seed: int = 0) -> Tensor:
     """Half a row of `top_k`, then an exact copy of it (not a reflection)."""
     half = length // 2
     if not half:
@@ -58,6 +58,8 @@ def mirror(counts: Tensor, k: int, length: int, num: int, seed: int = 0) -> Tens
 
 def phrases(rows: Tensor, n: int = PHRASE) -> Tensor:
     """All different n-grams of rows, (number, n), the most frequent first, equal ones by first appearance."""
+    if rows.shape[1] < n:
+        raise ValueError(f"phrases of {n} tokens need rows at least as long, got rows of {rows.shape[1]}")
     windows = rows.unfold(1, n, 1).reshape(-1, n)
     numbers = ngram_ids(rows, n).reshape(-1)
     size = int(numbers.max()) + 1
@@ -68,7 +70,7 @@ def phrases(rows: Tensor, n: int = PHRASE) -> Tensor:
     return windows[first[order]]
 
 
-def phrase_bank(bank: Tensor, m: int, length: int, num: int, seed: int = 0) -> Tensor:
+def phrase_bank(bank: Tensor, m: int, length: int, num: int = 1, seed: int = 0) -> Tensor:
     """Uniform draws from the first m phrases of a bank (number, n), joined and cut."""
     if not 1 <= m <= len(bank):
         raise ValueError(f"the bank has {len(bank)} phrases, {m} were asked for")
@@ -172,7 +174,7 @@ class Control:
     note: str
 
 
-def controls(
+def every_control(
     train_rows: Tensor,
     held_out: Tensor,
     marks: Marks,

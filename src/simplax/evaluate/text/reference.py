@@ -13,7 +13,7 @@ from torch import Tensor
 
 from simplax.errors import UserError
 from simplax.evaluate.text import distances, repetition
-from simplax.evaluate.text.controls import Control, Marks, controls
+from simplax.evaluate.text.controls import Control, Marks, every_control
 from simplax.evaluate.text.evidence import COLUMNS, Columns, Evidence, exp, gather
 from simplax.evaluate.text.scorers import Scorer
 
@@ -194,7 +194,7 @@ class Reference:
     ) -> dict[str, Control]:
         """The control rows of a table beside this text: as many as are kept apart, at its entropy."""
         marks = Marks.of(decode(torch.arange(vocab_size)[:, None]))
-        return controls(
+        return every_control(
             train_rows.cpu(),
             self.half,
             marks,
