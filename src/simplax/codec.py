@@ -116,7 +116,7 @@ def _decode_union(options: tuple[Any, ...], value: Any, families: Families, wher
     ordered = sorted((o for o in options if o is not type(None)), key=lambda o: o is str)
     structures = [o for o in ordered if (get_origin(o) or o) in families or dataclasses.is_dataclass(o)]
     if isinstance(value, Mapping) and structures:
-        fitting = (o for o in structures if value.get("kind") in families.get(get_origin(o) or o, ()))
+        fitting = (o for o in structures if str(value.get("kind")) in families.get(get_origin(o) or o, ()))
         return decode(next(fitting, structures[0]), value, families, where)
     failure: UserError | None = None
     for option in ordered:
@@ -184,7 +184,7 @@ def _member(members: Mapping[str, Any], kind: Any, where: str) -> Any:
     name = f"{where or 'the configuration'}"
     if kind is None:
         raise UserError(f"{name} does not say its kind: choose one of {', '.join(sorted(members))}.")
-    if kind not in members:
+    if not isinstance(kind, str) or kind not in members:
         raise UserError(f"{kind!r} is not a kind of {name}{nearest(str(kind), list(members))}")
     return members[kind]
 

@@ -5,7 +5,7 @@ Weights are read from safetensors only; nothing is ever unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
@@ -118,12 +118,14 @@ class Model:
         sampler: Sampler[Any] | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
+        progress: Callable[[int], None] | None = None,
     ) -> Samples:
         """Draw `num` sequences; what is not said is the model's default.
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) holds keep `tokens`; a
-        row where it holds nowhere takes the defaults of a free draw.
+        row where it holds nowhere takes the defaults of a free draw. `progress` is told how many of the sequences are
+        done, those on the way by their share.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -147,6 +149,7 @@ class Model:
             chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
             own_steps = chosen.steps_for(self.config.task.length) is not None
             for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
+                tell = None if progress is None else _share(progress, sum(map(len, order)), len(rows))
                 order.append(rows)
                 parts.append(
                     sample(
@@ -162,6 +165,7 @@ class Model:
                         temperature=defaults.temperature if temperature is None else temperature,
                         top_p=defaults.top_p if top_p is None else top_p,
                         trajectory=trajectory,
+                        progress=tell,
                     )
                 )
         return _in_order(join(parts), torch.cat(order))
@@ -175,6 +179,7 @@ class Model:
         draws: int = 8,
         seed: int = 0,
         batch_size: int = 256,
+        progress: Callable[[int], None] | None = None,
     ) -> Likelihood:
         """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound."""
         return likelihood.nll(
@@ -186,6 +191,7 @@ class Model:
             draws=draws,
             seed=seed,
             batch_size=batch_size,
+            progress=progress,
         )
 
     def save_pretrained(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
@@ -220,15 +226,21 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", devi
     stored = locate(find(path_or_name), weights)
     config = stored.config
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+    digest = sha256(stored.file)
+    if stored.sha256 not in (None, digest):
+        raise UserError(
+            f"{stored.file} is damaged or was changed: its digest is not the one in {MANIFEST}; export the model again."
+        )
     fill(denoiser, stored)
-    origin: dict[str, Any] = {
-        "path": str(path_or_name),
-        "weights": stored.kind,
-        "sha256": sha256(stored.file),
-    }
+    origin: dict[str, Any] = {"path": str(path_or_name), "weights": stored.kind, "sha256": digest}
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
     return Model(denoiser.to(place(device)).eval(), config, origin, stored.home)
+
+
+def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:
+    """Steps of a batch of `count` sequences, told as sequences."""
+    return lambda step, steps: progress(before + count * step // steps)
 
 
 def _in_order(drawn: Samples, rows: Tensor) -> Samples:
@@ -271,7 +283,7 @@ def place(device: str) -> torch.device:
     """The device of that name, `auto` for the best one here."""
     try:
         chosen = pick_device(device)
-        torch.empty(0, device=chosen)
+        torch.zeros(1, device=chosen).item()  # `meta` makes tensors and cannot read them
     except UserError:
         raise
     except (RuntimeError, AssertionError, NotImplementedError) as error:

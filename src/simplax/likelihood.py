@@ -8,6 +8,7 @@ objective of Simplax, a low-variance weighting) plays no part here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -65,19 +66,26 @@ def nll(
     draws: int = 8,
     seed: int = 0,
     batch_size: int = 256,
+    progress: Callable[[int], None] | None = None,
 ) -> Likelihood:
     """Each draw gives every sequence its own time, stratified over the whole set, and noise of its own.
 
     Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
+    `progress` is told how many draws of single sequences are done.
     """
     if not isinstance(method, HasLikelihood):
         raise UserError(f"{type(method).__name__} has no likelihood: compare its samples instead.")
     if draws < 1 or batch_size < 1 or len(tokens) < 1:
         raise UserError("give at least one sequence, one draw and a batch size of at least 1.")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"the seed must lie between 0 and 2^63 - 1, got {seed}.")
     draws = 1 if method.exact_likelihood else draws
     whole = Batch.of(tokens, given, attend)
     device = next(denoiser.parameters(), torch.empty(0)).device
-    parts = [_one_draw(method, denoiser, whole, draw, seed, batch_size, device) for draw in range(draws)]
+    tell = progress or (lambda done: None)
+    parts = [
+        _one_draw(method, denoiser, whole, draw, seed, batch_size, device, tell) for draw in range(draws)
+    ]
     inside, ends, scored = torch.stack(parts).unbind(1)
     return _summarise(inside, ends, scored[0], method.exact_likelihood)
 
@@ -90,6 +98,7 @@ def _one_draw(
     seed: int,
     batch_size: int,
     device: torch.device,
+    tell: Callable[[int], None],
 ) -> Tensor:
     """(3, batch): nats of each sequence inside the training times, those at the ends, and its scored tokens."""
     u = stratified(len(whole.tokens), seed, draw)
@@ -102,6 +111,7 @@ def _one_draw(
         inner, ends = method.nll(denoiser, batch, context), method.ends(denoiser, batch, context)
         columns = (inner.per_token, ends.per_token, inner.scored)
         sums.append(torch.stack([column.double().sum(-1).cpu() for column in columns]))
+        tell(draw * len(whole.tokens) + int(rows[-1]) + 1)
     return torch.cat(sums, dim=1)
 
 

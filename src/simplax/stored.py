@@ -23,7 +23,8 @@ _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 class Stored:
     """A file of weights, their kind (`ema` or `raw`), their configuration, and the directory a tokenizer would be in.
 
-    `started_from` is what training began with, if that were the weights of another model.
+    `started_from` is what training began with, if that were the weights of another model. `sha256` is the digest that
+    the file was written with, where somebody noted it and it is still to be compared.
     """
 
     file: Path
@@ -31,6 +32,7 @@ class Stored:
     config: RunConfig
     home: Path
     started_from: dict[str, str] | None = None
+    sha256: str | None = None
 
 
 def locate(folder: Path, weights: Weights) -> Stored:
@@ -72,7 +74,7 @@ def _exported(folder: Path, asked: str | None) -> Stored:
     if asked is not None and kind != asked:
         raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {asked}.")
     config = _config(folder, load(folder / CONFIG))
-    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"))
+    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"), said.get("sha256"))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

@@ -37,6 +37,9 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, 1 (the answer is no), 2 (a mistake to put right) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):  # closed by who called: what would be printed there goes nowhere
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         return _status(_dispatch(arguments))
     except SystemExit as stop:
@@ -46,6 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except UnicodeDecodeError as error:
+        if os.environ.get("SIMPLAX_DEBUG"):
+            raise
+        return _complain(
+            f"what was read is not UTF-8 text (byte {error.start}): convert the file, or name another.", 2
+        )
     except ValueError as error:  # the library's own checks say what to do in one sentence
         if os.environ.get("SIMPLAX_DEBUG"):
             raise

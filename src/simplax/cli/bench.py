@@ -35,11 +35,11 @@ def bench(
     widens the spread rather than favours one, but it does widen it.
     """
     from simplax.bench.figure import draw_growth, draw_ratios
-    from simplax.viz.figures import pyplot
+    from simplax.viz.figures import image
 
-    target = figure or Path("growth.png" if growth else "bench.png")
+    # a missing matplotlib or an unknown format is told before minutes of measuring, not after
+    target = image(figure or Path("growth.png" if growth else "bench.png"))
     check_targets(target)
-    pyplot()  # a missing matplotlib is told before minutes of measuring, not after
     if growth:
         report, draw, lines = _growth(quick), draw_growth, _growth_table
     else:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from simplax.cli.output import emit
+from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, load_solver, read_puzzles
 from simplax.cli.sampling import Seed, Steps
@@ -43,14 +43,18 @@ def figure(
     """One puzzle as several models fill it in, side by side: blue is given, black is right, red is wrong."""
     from simplax.evaluate.answers import answer, noise_seeds
     from simplax.viz.boards import draw_boards
-    from simplax.viz.figures import both_formats, pyplot
+    from simplax.viz.figures import both_formats, image
 
     if not models:
         raise UserError("name at least one model.")
     if names is not None and len(names) != len(models):
         raise UserError(f"give one name per model: {len(models)} models but {len(names)} names.")
-    pyplot()  # a missing matplotlib is told before the work, not after it
-    (asked,) = read_puzzles([puzzle if puzzle is not None else _made()])[:1]
+    # a missing matplotlib or an unknown format is told before the work, not after it
+    files = [image(path) for path in both_formats(out)]
+    check_targets(*files)
+    asked, *more = read_puzzles([puzzle if puzzle is not None else _made()])
+    if more:
+        raise UserError(f"a figure shows one puzzle and {puzzle} has {1 + len(more)}: give one of them.")
     answers = {}
     for number, model in enumerate(models):
         loaded = load_solver(model, weights, device)
@@ -59,10 +63,10 @@ def figure(
         # two models may have the same name; titles must differ
         answers[title if title not in answers else f"{title} {number + 1}"] = drawn.boards[0]
     assert asked.solution is not None
-    files = draw_boards(asked.board, asked.solution, answers, both_formats(out))
+    written = draw_boards(asked.board, asked.solution, answers, files)
     wrong = {title: int((board != asked.solution).sum()) for title, board in answers.items()}
-    data = {"puzzle": "".join(map(str, asked.board.tolist())), "wrong_cells": wrong, "files": files}
-    emit(json, data, lambda: "\n".join(files))
+    data = {"puzzle": "".join(map(str, asked.board.tolist())), "wrong_cells": wrong, "files": written}
+    emit(json, data, lambda: "\n".join(written))
 
 
 def _made() -> str:

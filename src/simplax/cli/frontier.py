@@ -94,6 +94,8 @@ def frontier(
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is told before the work, not after it
     entrants, prepared, described = _entrants(
         models, chosen, data, seed, read_eta(eta), top_p, weights, device

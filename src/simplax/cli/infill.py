@@ -12,6 +12,7 @@ from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
+from simplax.progress import progress
 
 
 def main(arguments: list[str]) -> None:
@@ -59,19 +60,21 @@ def infill(
     held = infilling(loaded, [text for text in asked for _ in range(num)])
     conditional = bool(held.given.any())  # a text may be all gap
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
-    drawn = loaded.sample(
-        len(held.tokens),
-        num_steps=steps,
-        seeds=seed,
-        temperature=temperature,
-        top_p=top_p,
-        tokens=held.tokens,
-        given=held.given,
-        eta=concentration,
-        time_power=time_power,
-        batch_size=batch_size,
-        trajectory=html is not None,
-    )
+    with progress("sampling", len(held.tokens)) as done:
+        drawn = loaded.sample(
+            len(held.tokens),
+            num_steps=steps,
+            seeds=seed,
+            temperature=temperature,
+            top_p=top_p,
+            tokens=held.tokens,
+            given=held.given,
+            eta=concentration,
+            time_power=time_power,
+            batch_size=batch_size,
+            trajectory=html is not None,
+            progress=done,
+        )
     assert loaded.tokenizer is not None
     rows = []
     for number, ids in enumerate(drawn.tokens.tolist()):
@@ -101,5 +104,5 @@ def infill(
 
 
 def _lines(file: Path) -> list[str]:
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
     return [line for line in text.splitlines() if line.strip()]

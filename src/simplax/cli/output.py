@@ -40,6 +40,10 @@ def check_targets(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise UserError(f"{path} is a directory: name a file.")
+        if path.exists() and not path.is_file():
+            raise UserError(
+                f"{path} is not a file that can be replaced: name another; results can go to stdout with --json."
+            )
         place = next(parent for parent in path.absolute().parents if parent.exists())
         if not os.access(path if path.exists() else place, os.W_OK) or not place.is_dir():
             raise UserError(f"{path} cannot be written: choose another place.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from simplax.cli.output import emit
+from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Json, run
 from simplax.errors import UserError
 
@@ -33,6 +33,7 @@ def plot(
 ) -> None:
     """Draw training and validation loss of one or several runs."""
     from simplax.train.metrics import read
+    from simplax.viz.figures import image
 
     if not runs:
         raise UserError("name at least one run directory.")
@@ -44,7 +45,8 @@ def plot(
                 f"{directory} has no curve to draw: it is not a run, or has not logged a loss yet."
             )
         curves[str(directory)] = rows
-    target = out if out is not None else runs[0] / "curves.png"
+    target = image(out if out is not None else runs[0] / "curves.png")
+    check_targets(target)
     _draw(curves, target, log, joined)
     last = {name: [row for row in rows if "loss" in row][-1] for name, rows in curves.items()}
     data = {

@@ -13,6 +13,7 @@ from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import Eta, TimePower, read_eta
 from simplax.errors import UserError
+from simplax.progress import progress
 
 if TYPE_CHECKING:
     from simplax.hub import Model
@@ -55,20 +56,24 @@ def sample(
     asked = prompts(loaded, [prompt] * num) if prompt is not None else None
     held: Any = loaded.config.task.held_out_batch(num) if given else asked
     free = held is None or not bool(held.given.any())
+    if given and free:
+        raise UserError("the validation sequences of this model have no given positions: leave out --given.")
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=not free)
-    drawn = loaded.sample(
-        num,
-        num_steps=num_steps,
-        seeds=seed,
-        temperature=temperature,
-        top_p=top_p,
-        tokens=None if held is None else held.tokens,
-        given=None if held is None else held.given,
-        eta=concentration,
-        time_power=time_power,
-        batch_size=batch_size,
-        trajectory=html is not None,
-    )
+    with progress("sampling", num) as done:
+        drawn = loaded.sample(
+            num,
+            num_steps=num_steps,
+            seeds=seed,
+            temperature=temperature,
+            top_p=top_p,
+            tokens=None if held is None else held.tokens,
+            given=None if held is None else held.given,
+            eta=concentration,
+            time_power=time_power,
+            batch_size=batch_size,
+            trajectory=html is not None,
+            progress=done,
+        )
     if html is not None:
         from simplax.viz.trajectory import write_page
 

@@ -59,6 +59,10 @@ def train(
 
     chosen = recipes.get(recipe)
     chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, settings)
+    if out is None and (chosen.name in ("", "..") or Path(chosen.name).name != chosen.name):
+        raise UserError(
+            f"{chosen.name!r} cannot name a directory below runs: choose another --name, or say --out."
+        )
     directory = out if out is not None else Path("runs") / chosen.name
     if resume and fresh:
         raise UserError("--resume and --fresh contradict each other: give one of them.")

@@ -15,6 +15,8 @@ def seeds_for(seeds: Sequence[int] | Tensor | int | None, num: int) -> Tensor:
     """One seed per sample: those given, consecutive ones from the first, or fresh ones."""
     if seeds is None:
         return torch.randint(0, 2**62, (num,))
+    if isinstance(seeds, int) and not -(2**63) <= seeds < 2**63 - num:
+        raise UserError(f"seeds must fit 64 bits: {num} consecutive ones from {seeds} do not.")
     values = (
         torch.arange(seeds, seeds + num)
         if isinstance(seeds, int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,13 +10,14 @@ from torch import Tensor
 
 from simplax.functional.sampling import outside_nucleus
 
+_COLDEST = 1e-20  # below it logits overflow
 LogitTransform = Callable[[Tensor], Tensor]
 
 
 def temperature(value: float) -> LogitTransform:
     """Divide logits by `value`; it enters x_hat, hence p_hat_t and p_hat_s alike, on every step."""
-    if not value > 0:
-        raise ValueError(f"temperature must be positive, got {value}")
+    if not _COLDEST <= value < math.inf:
+        raise ValueError(f"temperature must be finite and at least {_COLDEST:g}, got {value}")
     return lambda logits: logits / value
 
 

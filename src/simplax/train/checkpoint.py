@@ -133,7 +133,8 @@ def _prune(run: Path, step: int, keep: int) -> None:
 
 def stored(run: Path) -> list[Path]:
     """All checkpoints of a run, oldest first, intact or not."""
-    return sorted(path for path in (run / "checkpoints").glob("step-*") if path.is_dir())
+    folders = (run / "checkpoints").glob("step-*")
+    return sorted(path for path in folders if path.is_dir() and path.name[5:].isdigit())
 
 
 def _name(step: int) -> str:
@@ -144,11 +145,16 @@ def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
+def nothing_saved(run: Path) -> bool:
+    """Whether a run has no checkpoint yet, intact or not."""
+    return not (run / "latest").exists() and not stored(run)
+
+
 def find(run: Path, *, allow_older: bool = False) -> Path | None:
     """The newest checkpoint, verified, or None before the first; an older intact one only with `allow_older`."""
     available = stored(run)
     pointer = run / "latest"
-    if not pointer.exists() and not available:
+    if nothing_saved(run):
         return None
     newest = run / "checkpoints" / pointer.read_text().strip() if pointer.exists() else available[-1]
     try:
@@ -178,6 +184,8 @@ def verify(path: Path) -> dict[str, Any]:
         raise UserError(f"{path / STATE} is damaged: {_ADVICE}.") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise UserError(f"{path} was not written by this version of simplax: {_ADVICE}.")
+    if missing := {"step", "sha256", "progress", "ema_updates", "config"} - set(state):
+        raise UserError(f"{path / STATE} is damaged, it lacks {min(missing)}: {_ADVICE}.")
     for name, expected in state["sha256"].items():
         if not (path / name).is_file():
             raise UserError(f"{path / name} is missing: {_ADVICE}.")

@@ -19,7 +19,8 @@ def sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a small file atomically."""
+    """Replace a small file atomically; where a link stands, the file it names."""
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

@@ -24,7 +24,7 @@ from simplax.train.files import write_json
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics, truncate
-from simplax.train.resume import Progress, collect, restore, settle_config, start_from
+from simplax.train.resume import Progress, check_same_start, collect, restore, settle_config, start_from
 from simplax.train.run import Run, Source
 from simplax.train.step import NonFinite, Outcome, Stepper, micro_batches
 from simplax.train.validation import Metric, score, validate
@@ -73,8 +73,9 @@ def train(
         found, changes = world.on_main(
             lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older)
         )
-        if changes and world.main and not quiet:
-            print(f"{directory} goes on with other settings: {'; '.join(changes)}", file=sys.stderr)
+        tell = (lambda text: print(text, file=sys.stderr)) if world.main and not quiet else lambda text: None
+        if changes:
+            tell(f"{directory} goes on with other settings: {'; '.join(changes)}")
         loaded = checkpoints.load(found) if found is not None else None
         denoiser.to(world.device)
         progress = Progress()
@@ -87,8 +88,12 @@ def train(
         stepper = Stepper(method, denoiser, source, run, world)
         if loaded is not None:
             progress = restore(stepper, loaded)
+            if init_from is not None:
+                check_same_start(directory, progress, Path(init_from))
             if changes:
                 progress.best = None  # answers of another sampler do not compare
+            state = "is complete" if progress.step >= run.steps else "goes on"
+            tell(f"{directory} {state}: step {progress.step:,} of {run.steps:,}")
         elif init_from is not None:
             progress.started_from = start_from(stepper, Path(init_from))
         session = _Session(method, stepper, progress, directory, config, validation, metric, hooks)
@@ -217,6 +222,7 @@ class _Session:
         if best or stop or self._due(run.save_every) or progress.step == run.steps:
             self._save(best)
         if stop and progress.step < run.steps:
+            display.say(f"stopped and saved at step {progress.step:,}: the same command goes on from there")
             raise SystemExit(EXIT_STATUS)
 
     def _validate(self, display: Display) -> bool:

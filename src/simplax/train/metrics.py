@@ -19,9 +19,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError:
             break
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            break
+        rows.append(row)
     return rows
 
 
@@ -51,12 +54,12 @@ class Metrics:
 
 
 class Display:
-    """Progress on a terminal: loss, tokens per second, learning rate, time left. Silent elsewhere."""
+    """Progress on a terminal: loss, tokens per second, learning rate, time left. Elsewhere a line per validation."""
 
     def __init__(self, steps: int, done: int, quiet: bool) -> None:
         self._progress: Any = None
         self._noted = ""
-        self.steps, self.done = steps, done
+        self.steps, self.done, self.quiet = steps, done, quiet
         self.enabled = not quiet and sys.stderr.isatty()
 
     def __enter__(self) -> Display:
@@ -82,13 +85,23 @@ class Display:
         if self._progress is not None:
             self._progress.stop()
 
+    def say(self, line: str) -> None:
+        """A line that stays, above the bar if there is one."""
+        if self._progress is not None:
+            self._progress.console.print(line, markup=False, highlight=False)
+        elif not self.quiet:
+            print(line, file=sys.stderr, flush=True)
+
     def advance(self, step: int) -> None:
+        self.done = step
         if self._progress is not None:
             self._progress.update(self._task, completed=step)
 
     def note(self, values: dict[str, float]) -> None:
         """What the last validation measured, beside what every row tells."""
         self._noted = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in values.items())
+        if self._progress is None:
+            self.say(f"step {self.done:,} of {self.steps:,}{self._noted}")
 
     def show(self, values: dict[str, Any]) -> None:
         if self._progress is not None:

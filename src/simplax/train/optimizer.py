@@ -56,7 +56,10 @@ class Optimizer:
             raise UserError(f"unknown optimizer {self.name!r}; choose one of {', '.join(BUILDERS)}.")
         if self.decay not in DECAYS:
             raise UserError(f"unknown decay {self.decay!r}; choose one of {', '.join(DECAYS)}.")
-        if self.clip <= 0.0:
+        for name in ("learning_rate", "matrix_learning_rate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name} must not be negative, and finite, got {getattr(self, name)}.")
+        if not self.clip > 0.0:
             raise UserError(f"clip must be positive (inf for no clipping), got {self.clip}.")
 
     def factor(self, step: int, steps: int) -> float:

@@ -51,7 +51,7 @@ def settle_config(
     path = directory / "config.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        if not path.exists() or checkpoints.nothing_saved(directory):
             write_json(path, config)
             return []
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -128,6 +128,16 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     put(stepper.ema.state_dict(), average, stepper.denoiser)
     stepper.ema.count = updates
     return {"path": str(source), "sha256": sha256(file)}
+
+
+def check_same_start(directory: Path, progress: Progress, source: Path) -> None:
+    """Refuse to go on with a run that began with other weights; by name, for the source may have trained since."""
+    began = None if progress.started_from is None else progress.started_from["path"]
+    if began is None or Path(began).resolve() != source.resolve():
+        raise UserError(
+            f"{directory} holds a run that began {'from nothing' if began is None else f'with {began}'}: leave out "
+            "--init-from to go on with it, or choose another directory."
+        )
 
 
 def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:

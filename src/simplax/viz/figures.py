@@ -21,16 +21,22 @@ def pyplot() -> Any:
     return pyplot
 
 
+def image(path: Path) -> Path:
+    """The file a figure will be in: .png where no format is named; one that cannot be drawn is told before the work."""
+    known = pyplot().Figure().canvas.get_supported_filetypes()
+    if not path.suffix:
+        return path.with_name(path.name + ".png")
+    if path.suffix[1:].lower() not in known:
+        raise UserError(f"{path} is not an image file that can be written: name it .png, .svg or .pdf.")
+    return path
+
+
 def save(figure: Any, paths: Sequence[Path]) -> list[str]:
     """Write a figure to every path, in the format of its ending, and close it."""
     try:
-        for path in paths:
+        for path in map(image, paths):
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=200)
-    except ValueError as error:
-        raise UserError(
-            f"{path} is not an image file that can be written: name it .png, .svg or .pdf."
-        ) from error
     finally:
         pyplot().close(figure)
     return [str(path) for path in paths]

@@ -10,6 +10,7 @@ import tyro
 from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.progress import progress
 
 if TYPE_CHECKING:
     from simplax.hub import Model
@@ -44,9 +45,17 @@ def evaluate(
     loaded = from_pretrained(model, weights=weights, device=device)
     batch = loaded.config.task.held_out_batch(num)
     start = time.perf_counter()
-    value = loaded.nll(
-        batch.tokens, given=batch.given, attend=batch.attend, draws=draws, seed=seed, batch_size=batch_size
-    )
+    rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
+    with progress("likelihood", rounds * len(batch.tokens)) as done:
+        value = loaded.nll(
+            batch.tokens,
+            given=batch.given,
+            attend=batch.attend,
+            draws=draws,
+            seed=seed,
+            batch_size=batch_size,
+            progress=done,
+        )
     characters = count_characters(loaded, batch)
     result: dict[str, Any] = {
         "nats_per_token": value.nats_per_token,

@@ -60,7 +60,7 @@ def parse_many(text: str) -> list[np.ndarray]:
 def load_puzzles(path: str | Path) -> list[np.ndarray]:
     """All boards in a file."""
     try:
-        boards = parse_many(Path(path).read_text(encoding="utf-8"))
+        boards = parse_many(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"The puzzle file {path} cannot be read: {error}.") from error
     if not boards:

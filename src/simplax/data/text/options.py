@@ -38,6 +38,9 @@ class Options:
     errors: str = "strict"
 
     def resolved(self) -> Options:
+        for name in ("length", "vocab_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UserError(f"the {name.replace('_', ' ')} must be at least 1, got {value}.")
         corpus, natural = CORPORA.get(self.source), kind_of(self.source).tokenizer
         trains = natural == TEXT.tokenizer and (self.vocab_size is not None or corpus is not None)
         tokenizer = self.tokenizer or ("bpe" if trains else natural)
@@ -70,8 +73,6 @@ class Options:
             )
         if self.errors not in ("strict", "replace"):
             raise UserError(f"errors are strict or replace, not {self.errors!r}.")
-        if self.length is not None and self.length < 1:
-            raise UserError(f"sequences need at least 1 token, not {self.length}.")
         if self.validation is None:
             parse_split(self.split or "", 1000)
 

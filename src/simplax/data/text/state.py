@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simplax.data.text.documents import START
+from simplax.data.text.tokenizers import FILE
 from simplax.errors import UserError
 from simplax.train.files import write_json
 
@@ -47,6 +48,10 @@ def resume(directory: Path, fresh: State) -> State:
     except (ValueError, TypeError):
         raise UserError(f"{directory / STATE} is damaged: remove the directory and start again.") from None
     if stored.options != fresh.options:
+        if not any(split["rows"] for split in stored.splits.values()):  # it failed before it wrote a row
+            (directory / FILE).unlink(missing_ok=True)
+            fresh.save(directory)
+            return fresh
         raise UserError(f"{directory} holds data begun with other options: choose another directory.")
     if stored.sources != fresh.sources:
         raise UserError(

@@ -171,21 +171,13 @@ class Integers(Tokenizer):
         return self.size if self.has_end else None
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        arrays = [self._ids(content) for content in contents]
+        arrays = [_whole_numbers(content) for content in contents]
         for array in arrays:
             if array.size and int(array.max()) >= self.size:
                 raise UserError(
                     f"the data has category {array.max()} and there are {self.size}: say --vocab-size."
                 )
         return arrays
-
-    def _ids(self, content: Content) -> np.ndarray:
-        if not isinstance(content, str):
-            return np.asarray(content)
-        try:
-            return np.array([int(word) for word in content.split()], dtype=np.int64)
-        except ValueError:
-            raise UserError(f"{content!r} is not a list of whole numbers.") from None
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(END if i == self.eos else str(i) for i in ids)
@@ -195,8 +187,19 @@ class Integers(Tokenizer):
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Integers:
-        largest = max((int(np.max(ids)) for ids in contents if len(ids)), default=0)
+        arrays = (_whole_numbers(content) for content in contents)
+        largest = max((int(ids.max()) for ids in arrays if ids.size), default=0)
         return Integers(largest + 1, end)
+
+
+def _whole_numbers(content: Content) -> np.ndarray:
+    if not isinstance(content, str):
+        return np.asarray(content)
+    try:
+        return np.array([int(word) for word in content.split()], dtype=np.int64)
+    except ValueError:
+        shown = content if len(content) <= 60 else content[:57] + "..."
+        raise UserError(f"{shown!r} is not a list of whole numbers: choose another --tokenizer.") from None
 
 
 _OWN_KINDS: dict[str, Any] = {"characters": Characters, "values": Values, "integers": Integers}

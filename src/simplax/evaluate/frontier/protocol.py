@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +21,9 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.temperatures or not self.steps:
             raise UserError("a frontier needs at least one temperature and one number of steps.")
-        if min(self.temperatures) <= 0:
-            raise UserError(f"temperatures must be above 0, got {min(self.temperatures):g}.")
+        for value in self.temperatures:
+            if not 0 < value < math.inf:
+                raise UserError(f"temperatures must be above 0 and finite, got {value:g}.")
         if min(self.steps) < 1:
             raise UserError(f"numbers of steps must be at least 1, got {min(self.steps)}.")
         if self.num < 2:
