@@ -141,7 +141,8 @@ class Model:
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
-        parts, order = [], []
+        parts: list[Samples] = []
+        order: list[Tensor] = []
         for conditional in (True, False):
             if not bool((held == conditional).any()):
                 continue
@@ -149,7 +150,7 @@ class Model:
             chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
             own_steps = chosen.steps_for(self.config.task.length) is not None
             for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
-                tell = None if progress is None else _share(progress, sum(map(len, order)), len(rows))
+                tell = None if progress is None else _share(progress, sum(len(done) for done in order), len(rows))
                 order.append(rows)
                 parts.append(
                     sample(
