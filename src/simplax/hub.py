@@ -227,12 +227,12 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", devi
     stored = locate(find(path_or_name), weights)
     config = stored.config
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+    fill(denoiser, stored)
     digest = sha256(stored.file)
     if stored.sha256 not in (None, digest):
         raise UserError(
             f"{stored.file} is damaged or was changed: its digest is not the one in {MANIFEST}; export the model again."
         )
-    fill(denoiser, stored)
     origin: dict[str, Any] = {"path": str(path_or_name), "weights": stored.kind, "sha256": digest}
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from

@@ -17,7 +17,7 @@ LogitTransform = Callable[[Tensor], Tensor]
 def temperature(value: float) -> LogitTransform:
     """Divide logits by `value`; it enters x_hat, hence p_hat_t and p_hat_s alike, on every step."""
     if not _COLDEST <= value < math.inf:
-        raise ValueError(f"temperature must be finite and at least {_COLDEST:g}, got {value}")
+        raise ValueError(f"temperature must be positive (at least {_COLDEST:g}) and finite, got {value}")
     return lambda logits: logits / value
 
 
