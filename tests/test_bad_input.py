@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from simplax import recipes
+from simplax import manifest, recipes
 from simplax.cli import main
 from simplax.errors import UserError
 from simplax.hub import from_pretrained
@@ -175,3 +175,13 @@ def test_a_closed_output_is_no_accident() -> None:
     command = f"{sys.executable} -m simplax methods >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+def test_a_finished_result_stays_until_another_is_finished(tmp_path: Path) -> None:
+    path, partial = tmp_path / "result.json", tmp_path / "result.partial.json"
+    assert manifest.write(path, {"complete": False, "result": [0]}) == path
+    assert manifest.write(path, {"complete": True, "result": [1]}) == path
+    assert manifest.write(path, {"complete": False, "result": [2]}) == partial
+    assert json.loads(path.read_text())["result"] == [1] and json.loads(partial.read_text())["result"] == [2]
+    assert manifest.write(path, {"complete": True, "result": [3]}) == path
+    assert json.loads(path.read_text())["result"] == [3] and not partial.exists()

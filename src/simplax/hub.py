@@ -150,7 +150,11 @@ class Model:
             chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
             own_steps = chosen.steps_for(self.config.task.length) is not None
             for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
-                tell = None if progress is None else _share(progress, sum(len(done) for done in order), len(rows))
+                tell = (
+                    None
+                    if progress is None
+                    else _share(progress, sum(len(done) for done in order), len(rows))
+                )
                 order.append(rows)
                 parts.append(
                     sample(

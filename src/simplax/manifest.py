@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -64,11 +65,27 @@ def manifest(
 
 
 def write(path: str | Path, record: dict[str, Any]) -> Path:
-    """Store a record, making its directory."""
+    """Store a record, making its directory; say where.
+
+    One that is not complete yet does not take the place of one that is: it waits beside it as NAME.partial.json.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+    if record.get("complete") is False and _is_complete(path):
+        write_json(partial, record)
+        return partial
     write_json(path, record)
+    if record.get("complete"):
+        partial.unlink(missing_ok=True)
     return path
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8")).get("complete"))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _compact(seeds: Sequence[int] | range | None) -> Any:
