@@ -13,6 +13,7 @@ import pytest
 
 from simplax import manifest, recipes
 from simplax.cli import main
+from simplax.cli.output import check_targets
 from simplax.errors import UserError
 from simplax.hub import from_pretrained
 from simplax.launch import launch
@@ -43,7 +44,11 @@ def test_what_is_not_a_file_is_not_replaced(toy: Path, tmp_path: Path, capsys: C
 def test_a_link_keeps_pointing_where_it_did(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.json").symlink_to("real/file.json")
+    check_targets(tmp_path / "link.json")
     write_text(tmp_path / "link.json", "{}")
+    (tmp_path / "lost.json").symlink_to("nowhere/file.json")
+    with pytest.raises(UserError, match="cannot be written"):
+        check_targets(tmp_path / "lost.json")
     assert (tmp_path / "link.json").is_symlink() and (tmp_path / "real" / "file.json").read_text() == "{}"
 
 
@@ -54,6 +59,9 @@ def test_an_export_that_was_damaged_is_not_used(toy: Path, tmp_path: Path) -> No
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"damaged or was changed.*manifest\.json"):
         from_pretrained(tmp_path / "export")
+    config = recipes.smoke(recipes.get("toy-simplax"))
+    with pytest.raises(UserError, match=r"damaged or was changed.*manifest\.json"):
+        launch(config, tmp_path / "run", init_from=tmp_path / "export", quiet=True)
 
 
 def test_another_start_of_a_run_that_exists_is_refused(
@@ -65,9 +73,13 @@ def test_another_start_of_a_run_that_exists_is_refused(
     again = answer(capsys, *SMOKE, "--out", "second", "--run.steps", "6", "--init-from", "first")
     assert again["step"] == 6
     assert "began from nothing" in complaint(capsys, *SMOKE, "--out", "first", "--init-from", "second")
-    answer(capsys, *SMOKE, "--out", "third")
-    line = complaint(capsys, *SMOKE, "--out", "second", "--run.steps", "6", "--init-from", "third")
-    assert "began with first" in line
+    answer(capsys, *SMOKE, "--out", "third", "--run.seed", "7")
+    other = [*SMOKE, "--out", "second", "--run.steps", "6", "--init-from", "third"]
+    before = {path: path.read_bytes() for path in Path("second").rglob("*") if path.is_file()}
+    assert "began with first" in complaint(capsys, *other, "--sampling.num-steps", "3")
+    assert before == {path: path.read_bytes() for path in Path("second").rglob("*") if path.is_file()}
+    Path("first").rename("moved")
+    assert answer(capsys, *other[:-1], "moved")["step"] == 6  # the same weights at another place
 
 
 def test_a_start_that_failed_does_not_lock_its_directory(
@@ -78,8 +90,12 @@ def test_a_start_that_failed_does_not_lock_its_directory(
         capsys, *SMOKE, "--out", "run", "--run.optimizer.learning_rate", "nan"
     )
     assert not (here / "run").exists()
-    (here / "run").mkdir()
-    (here / "run" / "config.json").write_text('{"run": {"steps": 3}}')  # a run that ended before it saved
+    answer(capsys, *SMOKE, "--out", "run", "--run.save_every", "0")
+    shutil.rmtree(here / "run" / "checkpoints")
+    (here / "run" / "latest").unlink()  # as if it had ended before it saved
+    line = complaint(capsys, *SMOKE, "--out", "run")
+    assert "it has saved nothing yet, so remove run/config.json" in line
+    (here / "run" / "config.json").unlink()
     assert answer(capsys, *SMOKE, "--out", "run")["step"] == 5
 
 
@@ -109,7 +125,7 @@ def test_options_of_data(arguments: tuple[str, ...], words: str, tmp_path: Path,
     ("arguments", "words"),
     [
         (("sample", "--seed", str(2**63 - 1)), "seeds must fit 64 bits"),
-        (("sample", "--temperature", "inf"), "and finite, got inf"),
+        (("sample", "--temperature", "inf"), "and finite, got inf."),
         (("sample", "--temperature", "1e-40"), "temperature must be positive (at least 1e-20)"),
         (("sample", "--given"), "no given positions"),
         (("sample", "--device", "meta"), "cannot be used here"),
@@ -146,7 +162,6 @@ def test_a_folder_that_is_no_checkpoint_is_left_alone(toy: Path, tmp_path: Path,
 
 def test_figures_say_at_once_what_they_cannot_draw(toy: Path, tmp_path: Path, capsys: Capture) -> None:
     pytest.importorskip("matplotlib")
-    assert "name it .png" in complaint(capsys, "plot", str(toy), "--out", str(tmp_path / "x.xyz"))
     assert "name it .png" in complaint(capsys, "bench", "--quick", "--figure", str(tmp_path / "x.xyz"))
     assert answer(capsys, "plot", str(toy), "--out", str(tmp_path / "x"))["image"] == str(tmp_path / "x.png")
     assert (tmp_path / "x.png").is_file()
@@ -158,7 +173,7 @@ def test_a_name_that_leads_elsewhere_is_refused(here: Path, capsys: Capture) -> 
 
 
 def test_frontiers_check_numbers_before_they_read_text(capsys: Capture) -> None:
-    assert "finite, got nan" in complaint(capsys, "frontier", "text-mini", "--temperatures", "nan")
+    assert "and finite, got nan" in complaint(capsys, "frontier", "text-mini", "--temperatures", "nan")
     assert "--top-p" in complaint(capsys, "frontier", "text-mini", "--top-p", "0")
 
 
@@ -180,6 +195,8 @@ def test_a_closed_output_is_no_accident() -> None:
 def test_a_finished_result_stays_until_another_is_finished(tmp_path: Path) -> None:
     path, partial = tmp_path / "result.json", tmp_path / "result.partial.json"
     assert manifest.write(path, {"complete": False, "result": [0]}) == path
+    assert manifest.write(path, {"result": ["of an older version"]}) == path
+    assert manifest.write(path, {"complete": False, "result": [0]}) == partial
     assert manifest.write(path, {"complete": True, "result": [1]}) == path
     assert manifest.write(path, {"complete": False, "result": [2]}) == partial
     assert json.loads(path.read_text())["result"] == [1] and json.loads(partial.read_text())["result"] == [2]

@@ -224,6 +224,8 @@ def test_a_sampler_that_shows_the_network_something_else_is_refused() -> None:
     network = [(f"method.{name}", value) for name, value in states.items()]
     with pytest.raises(ValueError, match="reads simplex states w and the sampler Simplax shows it tokens z"):
         config.resolve(recipe, flags=network)
+    with pytest.raises(ValueError, match="reads tokens z and the sampler Simplax shows it simplex states w"):
+        UDLM().check_sampler(SimplaxSampler(form="atoms", reads_w=True))
     parts = ("sampling", "unconditional")
     shown = [(f"{part}.sampler.{name}", value) for part in parts for name, value in states.items()]
     changed = config.resolve(recipe, flags=[*shown, *network])

@@ -7,7 +7,6 @@ command line, recipes and files: nothing below them sees it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from simplax.samplers import (
     Simplax,
 )
 from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
+from simplax.samplers.transforms import check_temperature
 from simplax.schedules import Cosine, Linear, LogLinear, Polynomial, Schedule
 from simplax.tasks import TASKS, Task
 from simplax.times import Grid, TimeLaw
@@ -82,7 +82,7 @@ class SamplingDefaults:
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
-        _check_temperature(self.temperature)
+        check_temperature(self.temperature)
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")
 
@@ -96,12 +96,7 @@ class Unconditional:
 
     def __post_init__(self) -> None:
         if self.temperature is not None:
-            _check_temperature(self.temperature)
-
-
-def _check_temperature(value: float) -> None:
-    if not 0 < value < math.inf:
-        raise UserError(f"the temperature must be positive and finite, got {value}.")
+            check_temperature(self.temperature)
 
 
 @dataclass(frozen=True)
@@ -118,11 +113,6 @@ class RunConfig:
     run: Run
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     unconditional: Unconditional | None = None
-
-    def __post_init__(self) -> None:
-        for said in (self.sampling, self.unconditional):
-            if said is not None and said.sampler is not None:
-                self.method.check_sampler(said.sampler)
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -164,7 +154,11 @@ def resolve(
         data = codec.merge(data, load(file))
     for path, text in flags:
         data = codec.merge(data, codec.nest(path.replace("-", "_"), codec.Text(text)))
-    return from_json(data)
+    config = from_json(data)
+    for said in (config.sampling, config.unconditional):
+        if said is not None and said.sampler is not None:
+            config.method.check_sampler(said.sampler)
+    return config
 
 
 def flatten(data: Any, where: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import nn
 from simplax.config import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
 from simplax.stored import CONFIG, run_of
-from simplax.train import Result, checkpoint, train
+from simplax.train import Result, train
 from simplax.train.hooks import Hook
 from simplax.watch import KeepSamples, metric
 
@@ -29,7 +29,7 @@ def build(config: RunConfig) -> nn.Module:
 
 def _keep_tokenizer(config: RunConfig, directory: Path) -> None:
     """A run of text carries its tokenizer from the first step, so that it can be used where the data is not."""
-    if os.environ.get("RANK", "0") != "0" or not checkpoint.nothing_saved(directory):
+    if os.environ.get("RANK", "0") != "0" or (directory / CONFIG).exists():
         return
     tokenizer = config.task.tokenizer()
     if tokenizer is not None:

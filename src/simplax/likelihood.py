@@ -77,8 +77,8 @@ def nll(
         raise UserError(f"{type(method).__name__} has no likelihood: compare its samples instead.")
     if draws < 1 or batch_size < 1 or len(tokens) < 1:
         raise UserError("give at least one sequence, one draw and a batch size of at least 1.")
-    if not 0 <= seed < 2**63:
-        raise UserError(f"the seed must lie between 0 and 2^63 - 1, got {seed}.")
+    if not 0 <= seed < 2**62:
+        raise UserError(f"the seed must lie between 0 and 2^62 - 1, got {seed}.")
     draws = 1 if method.exact_likelihood else draws
     whole = Batch.of(tokens, given, attend)
     device = next(denoiser.parameters(), torch.empty(0)).device

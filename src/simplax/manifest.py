@@ -83,8 +83,9 @@ def write(path: str | Path, record: dict[str, Any]) -> Path:
 
 def _is_complete(path: Path) -> bool:
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8")).get("complete"))
-    except (OSError, ValueError, AttributeError):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return "result" in record and record.get("complete", True)
+    except (OSError, ValueError, AttributeError, TypeError):
         return False
 
 

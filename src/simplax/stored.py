@@ -15,7 +15,7 @@ from simplax.errors import UserError
 from simplax.train import checkpoint
 
 Weights = Literal["auto", "ema", "raw"]
-CONFIG, WEIGHTS, MANIFEST = "config.json", "weights.safetensors", "manifest.json"
+CONFIG, WEIGHTS, MANIFEST = "config.json", checkpoint.WEIGHTS, checkpoint.MANIFEST
 _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 
 
@@ -23,8 +23,7 @@ _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 class Stored:
     """A file of weights, their kind (`ema` or `raw`), their configuration, and the directory a tokenizer would be in.
 
-    `started_from` is what training began with, if that were the weights of another model. `sha256` is the digest that
-    the file was written with, where somebody noted it and it is still to be compared.
+    `started_from` is what training began with, if that were the weights of another model.
     """
 
     file: Path
@@ -32,7 +31,6 @@ class Stored:
     config: RunConfig
     home: Path
     started_from: dict[str, str] | None = None
-    sha256: str | None = None
 
 
 def locate(folder: Path, weights: Weights) -> Stored:
@@ -74,7 +72,7 @@ def _exported(folder: Path, asked: str | None) -> Stored:
     if asked is not None and kind != asked:
         raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {asked}.")
     config = _config(folder, load(folder / CONFIG))
-    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"), said.get("sha256"))
+    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -103,4 +101,5 @@ def fill(denoiser: nn.Module, stored: Stored) -> None:
         if tensors[name].shape != expected[name].shape:
             shapes = f"{tuple(tensors[name].shape)} instead of {tuple(expected[name].shape)}"
             raise UserError(f"{stored.file} does not fit its {CONFIG}: {name} has shape {shapes}.")
+    checkpoint.check_digest(stored.file)
     denoiser.load_state_dict(tensors)

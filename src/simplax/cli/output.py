@@ -44,8 +44,11 @@ def check_targets(*paths: Path | None) -> None:
             raise UserError(
                 f"{path} is not a file that can be replaced: name another; results can go to stdout with --json."
             )
-        place = next(parent for parent in path.absolute().parents if parent.exists())
-        if not os.access(path if path.exists() else place, os.W_OK) or not place.is_dir():
+        real = path.resolve()  # a link is written through
+        place = next(parent for parent in real.parents if parent.exists())
+        linked = path.is_symlink() and place != real.parent
+        # files are replaced whole, so it is their directory that must allow it
+        if linked or not place.is_dir() or not os.access(place, os.W_OK):
             raise UserError(f"{path} cannot be written: choose another place.")
 
 

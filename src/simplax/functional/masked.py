@@ -77,10 +77,10 @@ def absorbing_posterior(
         if not bool(((late >= 0) & (late < 1) & (early >= late) & (early <= 1)).all()):
             raise ValueError("times s < t need 0 <= alpha_t <= alpha_s <= 1 and alpha_t < 1")
     x_hat = x_hat.to(_compute(x_hat))
-    reveal = ((early - late) / (1 - late)).to(x_hat).unsqueeze(-1)
+    reveal, stay = (((early - late) / (1 - late)).to(x_hat), ((1 - early) / (1 - late)).to(x_hat))
     ids = torch.arange(width, device=x_hat.device)
-    drawn = reveal * torch.nn.functional.pad(x_hat, (0, width - x_hat.shape[-1]))
-    from_mask = drawn + (1 - reveal) * (ids == mask_id)
+    drawn = reveal.unsqueeze(-1) * torch.nn.functional.pad(x_hat, (0, width - x_hat.shape[-1]))
+    from_mask = drawn + stay.unsqueeze(-1) * (ids == mask_id)
     visible = (ids == z_t.unsqueeze(-1)).to(x_hat.dtype)
     return torch.where((z_t == mask_id).unsqueeze(-1), from_mask, visible)
 

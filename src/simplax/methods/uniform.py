@@ -44,6 +44,20 @@ class UniformMethod(Method, HasLikelihood):
         time = self.schedule.sigma if self.time_conditioning else None
         return Denoiser(vocab_size=vocab_size, length=length, architecture=architecture, time=time)
 
+    def network_reads_w(self) -> bool:
+        """Whether the network is shown simplex states; tokens otherwise."""
+        return False
+
+    def check_sampler(self, sampler: Sampler[Any]) -> None:
+        trained = self.network_reads_w()
+        shown = isinstance(sampler, SimplaxSampler) and sampler.reads_w
+        if shown != trained:
+            read = {False: "tokens z", True: "simplex states w"}
+            raise ValueError(
+                f"the method's network reads {read[trained]} and the sampler {type(sampler).__name__} shows it "
+                f"{read[shown]}: give the sampler reads_w={str(trained).lower()}, with form=atoms for states"
+            )
+
     def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
         """The UDLM bound of the network, whatever objective trained it."""
         t = self.times(context.u)
@@ -130,14 +144,8 @@ class Simplax(UniformMethod):
         }
         return SimplaxSampler(**{**defaults, **options})
 
-    def check_sampler(self, sampler: Sampler[Any]) -> None:
-        read = {False: "tokens z", True: "simplex states w"}
-        shown = isinstance(sampler, SimplaxSampler) and sampler.reads_w
-        if shown != self.reads_w:
-            raise ValueError(
-                f"the method's network reads {read[self.reads_w]} and the sampler {type(sampler).__name__} shows it "
-                f"{read[shown]}: give the sampler reads_w={str(self.reads_w).lower()}, with form=atoms for states"
-            )
+    def network_reads_w(self) -> bool:
+        return self.reads_w
 
 
 def bridge_loss(

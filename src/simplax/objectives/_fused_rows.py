@@ -87,6 +87,7 @@ class Bridge(Rows):
         size: int, x: Tensor, ids: Tensor, weights: Tensor, base: Tensor | None, alpha: Tensor, rate: Tensor
     ) -> Bridge:
         """From ids (n,), (n, J) and float64 numbers (n, J), (n, 1)."""
+        rate = rate.masked_fill(alpha == 0, 0.0)  # the density vanishes there faster than any rate grows
         a, b, gain = 1 + (size - 1) * alpha, 1 - alpha, size * alpha
         y_bar = torch.where(ids == x.unsqueeze(-1), a, b)
         leave = (weights / y_bar).sum(-1, keepdim=True)

@@ -43,6 +43,9 @@ def bridge_kl(
     """
     hat_t, p_t, pi = _log_ratios(logits, x, alpha_t, prior)
     hat_s, p_s, _ = _log_ratios(logits, x, alpha_s, prior)
+    # at s = 0 exactly nothing is added to x_hat, whose small entries only their logarithm knows
+    clean = (alpha_s >= 1).unsqueeze(-1)
+    hat_s = torch.where(clean, torch.log_softmax(logits, dim=-1) - pi.log(), hat_s)
     keep, fresh = ((a / alpha_s).to(logits.dtype) for a in (alpha_t, alpha_s - alpha_t))
     at_s, at_t, weight = hat_s - p_s, hat_t - p_t, (-p_t).exp()
     stay = state.expect(divergence((p_s - p_t).exp(), (hat_s - hat_t).exp(), at_s - at_t))
@@ -57,9 +60,7 @@ def _log_ratios(logits: Tensor, x: Tensor, alpha: Tensor, prior: Prior) -> tuple
     pi = prior.dense(logits)
     # what is left of 1 is taken in the precision of alpha: in that of the logits it may vanish near t = 0
     a, rest, log_rest = (v.to(logits.dtype).unsqueeze(-1) for v in (alpha, 1 - alpha, torch.log1p(-alpha)))
-    log_x_hat = torch.log_softmax(logits, dim=-1)
-    # at t = 0 exactly nothing is added to x_hat, whose small entries only their logarithm knows
-    log_hat = torch.where(rest > 0, log_over_prior(log_x_hat.exp(), a, pi, rest), log_x_hat - pi.log())
+    log_hat = log_over_prior(torch.softmax(logits, dim=-1), a, pi, rest)
     ids = x.unsqueeze(-1)
     at_x = torch.log1p(a * (1 / pi[ids] - 1))
     log_p = log_rest.expand(log_hat.shape).scatter(-1, ids, at_x.expand(ids.shape))

@@ -8,16 +8,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from simplax.errors import UserError
 from simplax.functional.sampling import outside_nucleus
 
 _COLDEST = 1e-20  # below it logits overflow
 LogitTransform = Callable[[Tensor], Tensor]
 
 
+def check_temperature(value: float) -> None:
+    if not _COLDEST <= value < math.inf:
+        raise UserError(f"the temperature must be positive (at least {_COLDEST:g}) and finite, got {value}.")
+
+
 def temperature(value: float) -> LogitTransform:
     """Divide logits by `value`; it enters x_hat, hence p_hat_t and p_hat_s alike, on every step."""
-    if not _COLDEST <= value < math.inf:
-        raise ValueError(f"temperature must be positive (at least {_COLDEST:g}) and finite, got {value}")
+    check_temperature(value)
     return lambda logits: logits / value
 
 

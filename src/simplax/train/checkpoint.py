@@ -28,6 +28,7 @@ from simplax.train.files import sha256, sync, write_json, write_text
 
 FORMAT = "simplax-checkpoint-1"
 WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
+MANIFEST = "manifest.json"  # beside the weights of an export
 _TEMPORARY = ".tmp-"
 
 
@@ -186,6 +187,8 @@ def verify(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} was not written by this version of simplax: {_ADVICE}.")
     if missing := {"step", "sha256", "progress", "ema_updates", "config"} - set(state):
         raise UserError(f"{path / STATE} is damaged, it lacks {min(missing)}: {_ADVICE}.")
+    if not isinstance(state["sha256"], dict) or not isinstance(state["progress"], dict):
+        raise UserError(f"{path / STATE} is damaged: {_ADVICE}.")
     for name, expected in state["sha256"].items():
         if not (path / name).is_file():
             raise UserError(f"{path / name} is missing: {_ADVICE}.")
@@ -204,6 +207,18 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(
         state["step"], load_tensors(path / WEIGHTS), load_tensors(path / AVERAGE), optimizer, state
     )
+
+
+def check_digest(file: Path) -> None:
+    """Refuse weights that are not those the manifest beside them was written for, if there is one."""
+    try:
+        expected = loads((file.parent / MANIFEST).read_text(encoding="utf-8"))["model"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if sha256(file) != expected:
+        raise UserError(
+            f"{file} is damaged or was changed: its digest is not the one in {MANIFEST}; export the model again."
+        )
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

@@ -71,7 +71,7 @@ def train(
     with connect(device) as world, Interrupt() as interrupt, _own_random_state(world):
         _check(denoiser, source, run, world)
         found, changes = world.on_main(
-            lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older)
+            lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older, init_from)
         )
         tell = (lambda text: print(text, file=sys.stderr)) if world.main and not quiet else lambda text: None
         if changes:
@@ -88,8 +88,6 @@ def train(
         stepper = Stepper(method, denoiser, source, run, world)
         if loaded is not None:
             progress = restore(stepper, loaded)
-            if init_from is not None:
-                check_same_start(directory, progress, Path(init_from))
             if changes:
                 progress.best = None  # answers of another sampler do not compare
             state = "is complete" if progress.step >= run.steps else "goes on"
@@ -116,12 +114,15 @@ def _prepare(
     may_change: Collection[str],
     resume: str,
     allow_older: bool,
+    init_from: str | Path | None,
 ) -> tuple[Path | None, list[str]]:
     """Settle the run directory in the first process: the checkpoint to continue from, if any, and what changed."""
     if resume == "never" and (directory / "config.json").exists():
         raise UserError(f"{directory} already holds a run: resume it or choose another directory.")
     changes = settle_config(directory, config, modern, may_change)
     found = checkpoints.find(directory, allow_older=allow_older)
+    if found is not None and init_from is not None:
+        check_same_start(directory, found, Path(init_from))
     if changes:
         write_json(directory / "config.json", config)
     if found is not None:

@@ -51,7 +51,7 @@ def settle_config(
     path = directory / "config.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or checkpoints.nothing_saved(directory):
+        if not path.exists():
             write_json(path, config)
             return []
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -63,9 +63,11 @@ def settle_config(
         raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
     before, now = json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))
     if changes := difference(_without(before, may_change), _without(now, may_change)):
+        advice = "choose another directory or undo"
+        if checkpoints.nothing_saved(directory):
+            advice = f"it has saved nothing yet, so remove {path} if nothing trains there, or undo"
         raise UserError(
-            f"{directory} holds a run with another configuration, choose another directory or undo: "
-            + "; ".join(changes)
+            f"{directory} holds a run with another configuration, {advice}: " + "; ".join(changes)
         )
     return difference(before, now)
 
@@ -130,26 +132,43 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     return {"path": str(source), "sha256": sha256(file)}
 
 
-def check_same_start(directory: Path, progress: Progress, source: Path) -> None:
-    """Refuse to go on with a run that began with other weights; by name, for the source may have trained since."""
-    began = None if progress.started_from is None else progress.started_from["path"]
-    if began is None or Path(began).resolve() != source.resolve():
-        raise UserError(
-            f"{directory} holds a run that began {'from nothing' if began is None else f'with {began}'}: leave out "
-            "--init-from to go on with it, or choose another directory."
-        )
+def check_same_start(directory: Path, found: Path, source: Path) -> None:
+    """Refuse to go on with a run that began with other weights.
+
+    The same place is enough, for the source may have trained since, and so are the same weights at another place.
+    Checkpoints of older versions do not know how their run began.
+    """
+    progress = checkpoints.verify(found)["progress"]
+    if "started_from" not in progress:
+        return
+    began = progress["started_from"]
+    if began is not None:
+        if Path(began["path"]).resolve() == source.resolve():
+            return
+        if source.is_dir() and sha256(_start_file(source)) == began["sha256"]:
+            return
+    how = "from nothing" if began is None else f"with {began['path']}"
+    raise UserError(
+        f"{directory} holds a run that began {how}: leave out --init-from to go on, or choose another directory."
+    )
 
 
-def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
+def _start_file(source: Path) -> Path:
+    """The weights that a run started from `source` begins with."""
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
     found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
-    if found is not None:
-        loaded = checkpoints.load(found)
-        return found / checkpoints.WEIGHTS, loaded.weights, loaded.ema, loaded.state["ema_updates"]
+    return (source if found is None else found) / checkpoints.WEIGHTS
+
+
+def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
+    file = _start_file(source)
+    if (file.parent / checkpoints.STATE).exists():
+        loaded = checkpoints.load(file.parent)
+        return file, loaded.weights, loaded.ema, loaded.state["ema_updates"]
     # a model directory holds one set of weights: it is its own average, and the average warms up anew
-    file = source / checkpoints.WEIGHTS
     weights = checkpoints.load_tensors(file)
+    checkpoints.check_digest(file)
     return file, weights, weights, 0
 
 

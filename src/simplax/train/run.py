@@ -57,8 +57,8 @@ class Run:
         for name in ("save_every", "validate_every", "sample_every"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must be 0 (never) or positive, got {getattr(self, name)}.")
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed must lie between 0 and 2^63 - 1, got {self.seed}.")
+        if not 0 <= self.seed < 2**62:
+            raise UserError(f"seed must lie between 0 and 2^62 - 1, got {self.seed}.")
         if not 0.0 <= self.ema < 1.0:
             raise UserError(f"ema must lie in [0, 1), got {self.ema}.")
 

@@ -33,13 +33,14 @@ def image(path: Path) -> Path:
 
 def save(figure: Any, paths: Sequence[Path]) -> list[str]:
     """Write a figure to every path, in the format of its ending, and close it."""
+    files = [image(path) for path in paths]
     try:
-        for path in map(image, paths):
+        for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=200)
     finally:
         pyplot().close(figure)
-    return [str(path) for path in paths]
+    return [str(path) for path in files]
 
 
 def both_formats(path: Path) -> list[Path]:

@@ -47,17 +47,17 @@ def resume(directory: Path, fresh: State) -> State:
         return fresh
     except (ValueError, TypeError):
         raise UserError(f"{directory / STATE} is damaged: remove the directory and start again.") from None
+    if (stored.options, stored.sources) == (fresh.options, fresh.sources):
+        return stored
+    if not any(split["rows"] for split in stored.splits.values()):  # it failed before it wrote a row
+        (directory / FILE).unlink(missing_ok=True)
+        fresh.save(directory)
+        return fresh
     if stored.options != fresh.options:
-        if not any(split["rows"] for split in stored.splits.values()):  # it failed before it wrote a row
-            (directory / FILE).unlink(missing_ok=True)
-            fresh.save(directory)
-            return fresh
         raise UserError(f"{directory} holds data begun with other options: choose another directory.")
-    if stored.sources != fresh.sources:
-        raise UserError(
-            f"the source has changed since {directory} was begun: remove the directory and start again."
-        )
-    return stored
+    raise UserError(
+        f"the source has changed since {directory} was begun: remove the directory and start again."
+    )
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from simplax.errors import UserError
+from simplax.samplers.transforms import check_temperature
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Protocol:
         if not self.temperatures or not self.steps:
             raise UserError("a frontier needs at least one temperature and one number of steps.")
         for value in self.temperatures:
-            if not 0 < value < math.inf:
-                raise UserError(f"temperatures must be above 0 and finite, got {value:g}.")
+            check_temperature(value)
         if min(self.steps) < 1:
             raise UserError(f"numbers of steps must be at least 1, got {min(self.steps)}.")
         if self.num < 2:
