@@ -166,3 +166,17 @@ def test_settings_of_blank_boards_are_compared_column_by_column(
     assert "The settings are the same." in compared(capsys, first, same)
     rows = json.loads(compared(capsys, first, other, "--json"))["sudoku"]
     assert rows[1]["differs"] == {"sampler:simplax, 0 clues.eta": {"first": 1.0, "here": 2.0}}
+
+
+def test_sweeps_over_different_concentrations_compare(tmp_path: Path) -> None:
+    def swept(eta: str) -> dict[str, Any]:
+        point = {
+            "clues": 30, "eta": eta, "num_steps": 8, "measure": "solved", "value": 0.5, "low": 0.4, "high": 0.6,
+            "num": 64, "sampler": {"kind": "simplax", "eta": float(eta)}, "temperature": 1.0,
+        }  # fmt: skip
+        return record("eta sweep", [point])
+
+    for name, eta in (("a", "1"), ("b", "10")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(swept(eta)))
+    first, second = read(tmp_path / "a.json"), read(tmp_path / "b.json")
+    assert second.differences(first) == {}

@@ -31,6 +31,8 @@ _FREE = frozenset(
 _FREE_BELOW = ("versions.python", "protocol.name")
 _OWN = "sampler"
 """A sampler's settings compare only with those of the same kind: each method has its own."""
+_ROW = "temperature, "
+"""Of one row: it compares where both results have that row."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Result:
         names = [
             name
             for name in {**other.settings, **self.settings}
-            if not name.startswith(f"{_OWN}:") or (name in self.settings and name in other.settings)
+            if not name.startswith((f"{_OWN}:", _ROW)) or (name in self.settings and name in other.settings)
         ]
         pairs = {name: (other.settings.get(name), self.settings.get(name)) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
