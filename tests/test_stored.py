@@ -14,13 +14,17 @@ from safetensors.torch import load_file
 from simplax import recipes
 from simplax.cli import main
 from simplax.cli.train import SECTIONS
+from simplax.concentration import PerToken
 from simplax.config import RunConfig, SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, compiled
 from simplax.hub import Model, from_pretrained
-from simplax.launch import launch, repeats
-from simplax.samplers import Simplax
+from simplax.launch import build, launch, repeats
+from simplax.methods import AR, CANDI, FLM, MDLM, SFLM, UDLM, Duo, LangFlow
+from simplax.methods import Simplax as SimplaxMethod
+from simplax.samplers import Ancestral, Psi, Simplax
+from simplax.samplers.adjust import adjusted
 from sudoku_models import Arbitrary, model
 
 TOY = recipes.smoke(recipes.get("toy-simplax"))
@@ -169,3 +173,43 @@ def test_a_start_that_repeats_itself_is_told(
 
 def test_flags_know_every_section_of_a_configuration() -> None:
     assert {field.name for field in fields(RunConfig)} == SECTIONS
+
+
+@pytest.mark.parametrize("name", ["toy-flm", "toy-candi"])
+def test_an_export_keeps_tables_in_their_own_precision(name: str, tmp_path: Path) -> None:
+    config = recipes.smoke(recipes.get(name))
+    whole = Model(build(config), config)
+    again = from_pretrained(whole.save_pretrained(tmp_path / "half", torch.float16))
+    tables = dict(whole.denoiser.named_buffers())
+    assert any(table.dtype == torch.float64 for table in tables.values())
+    for key, table in again.denoiser.named_buffers():
+        assert torch.equal(table, tables[key])
+
+
+def test_the_number_of_steps_is_what_was_asked_for() -> None:
+    for name in ("toy-flm", "toy-simplax"):
+        config = recipes.smoke(recipes.get(name))
+        drawn = Model(build(config).eval(), config).sample(3, num_steps=5, seeds=0, batch_size=2)
+        assert drawn.num_steps == 5 and drawn.nfe == 5
+
+
+def test_samplers_of_another_noise_are_refused() -> None:
+    for method, wrong in (
+        (MDLM(), Psi()),
+        (MDLM(), Ancestral()),
+        (UDLM(), Psi("masked")),
+        (FLM(), Ancestral()),
+    ):
+        with pytest.raises(ValueError, match="undoes another noise"):
+            method.check_sampler(wrong)
+    for method in (MDLM(), UDLM(), SimplaxMethod(), FLM(), CANDI(), AR(), SFLM(), LangFlow()):
+        method.check_sampler(method.sampler())
+    MDLM().check_sampler(Psi("masked"))
+    Duo().check_sampler(Psi())
+
+
+def test_settings_that_would_be_misread_are_refused() -> None:
+    with pytest.raises(ValueError, match="counts the steps of a sampler"):
+        SimplaxMethod(concentration=PerToken(2.0))
+    with pytest.raises(ValueError, match="its time power is 1"):
+        adjusted(CANDI().sampler(), time_power=2.0)

@@ -177,10 +177,9 @@ def test_exports_keep_sampler_settings_and_may_be_half_as_large(
     assert loaded.sample(1, seeds=0).nfe == 7
     stored = load_file(here / "models" / "sudoku" / "weights.safetensors")
     assert data["bytes"] == (here / "models" / "sudoku" / "weights.safetensors").stat().st_size
-    for name, tensor in whole.denoiser.state_dict().items():
-        if tensor.is_floating_point():
-            assert stored[name].dtype == getattr(torch, dtype)
-            assert torch.equal(loaded.denoiser.state_dict()[name], tensor.to(getattr(torch, dtype)).float())
+    for name, tensor in whole.denoiser.named_parameters():
+        assert stored[name].dtype == getattr(torch, dtype)
+        assert torch.equal(loaded.denoiser.state_dict()[name], tensor.to(getattr(torch, dtype)).float())
     assert "not empty" in complaint(capsys, "export", "whole", "models/sudoku")
     rows = printed(capsys, 1, "solve", to_text(FOUR.puzzles[0]))
     assert (rows[0]["valid"], rows[0]["nfe"]) == (False, 7)

@@ -227,3 +227,9 @@ def test_the_pip_corpus_is_whole_documents_in_a_fixed_order() -> None:
     years = [int(path.name[:4]) for path in source.paths]
     assert years != sorted(years)  # the last documents are not the latest ones
     assert next(source.read()).content == source.paths[0].read_text(encoding="utf-8")
+
+
+def test_tables_of_other_programs(tmp_path: Path) -> None:
+    (tmp_path / "T.TSV").write_text("a\tb\n1,5\tx\n", encoding="utf-8-sig")
+    source = opened(tmp_path / "T.TSV", columns=("a",), cells=False)
+    assert [piece.content for piece in source.read()] == ["1,5"]

@@ -130,10 +130,14 @@ def parse(text: str) -> float | Concentration:
 def spell(eta: float | Concentration) -> str:
     """The shortest text that `parse` reads as `eta`."""
     if not isinstance(eta, Concentration) or isinstance(eta, Constant):
-        return f"{eta.value if isinstance(eta, Constant) else eta:g}"
+        return _digits(eta.value if isinstance(eta, Constant) else eta)
     (name,) = (name for name, kind in SPELLINGS.items() if type(eta) is kind)
     values = [getattr(eta, field.name) for field in dataclasses.fields(eta)]  # type: ignore[arg-type]
-    return ":".join([name, *(f"{value:g}" for value in values)])
+    return ":".join([name, *map(_digits, values)])
+
+
+def _digits(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
 
 
 def _check(value: float) -> None:

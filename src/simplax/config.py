@@ -1,7 +1,7 @@
 """A whole run as one frozen tree of dataclasses, and its stored form.
 
 Settings come from a recipe, then a `--config` file, then flags; each may name only what it changes. The tree is for the
-command line, recipes and files: nothing below them sees it.
+command line, recipes, files and whole models; networks, methods, samplers, data and the trainer never see it.
 """
 
 from __future__ import annotations

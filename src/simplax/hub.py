@@ -202,13 +202,15 @@ class Model:
         """Write config.json, weights.safetensors, manifest.json and a tokenizer.json for text: all a model needs.
 
         `dtype` is how weights are stored, their own if not given; a loaded model computes in float32 all the same.
+        Tables that are not trained keep their own.
         """
         from safetensors.torch import save_file
 
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
+        trained = {name for name, _ in self.denoiser.named_parameters(remove_duplicate=False)}
         state = {
-            name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+            name: tensor.detach().to("cpu", dtype if name in trained else None).contiguous()
             for name, tensor in self.denoiser.state_dict().items()
         }
         save_file(state, path / WEIGHTS)

@@ -11,7 +11,7 @@ from typing import Any
 from simplax.codec import nearest
 from simplax.errors import UserError
 
-# verb: (module below simplax.cli, what it does); the module's function of the same name takes the arguments
+# verb: (module below simplax.cli, what it does); the module's `main` takes the arguments
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
     "sample": ("sample", "draw sequences from a model"),

@@ -90,7 +90,7 @@ def infill(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, held)
+        write_page(html, loaded, drawn, held.given, held.ends)
         say(f"the denoising is in {html}")
     if format == "jsonl" and not json:
         print_rows(rows)

@@ -77,7 +77,7 @@ def sample(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, asked)
+        write_page(html, loaded, drawn, None if held is None else held.given)
         say(f"the denoising is in {html}")
     texts = loaded.decode(drawn.tokens.cpu())
     columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
@@ -112,7 +112,7 @@ def record(
     return manifest(
         model,
         sampler=sampler,
-        num_steps=len(drawn.times) - 1,
+        num_steps=drawn.num_steps,
         nfe=drawn.nfe,
         seeds=drawn.seeds.tolist(),
         temperature=defaults.temperature if temperature is None else temperature,

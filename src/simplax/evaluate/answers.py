@@ -21,7 +21,7 @@ class Answers:
     """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
-    neither valid nor right. `frames` (steps + 1, number, cells) are the boards on the way, if asked for.
+    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if asked for.
     """
 
     puzzles: np.ndarray
@@ -107,11 +107,11 @@ def answer(
             batch_size=len(rows),
             trajectory=trajectory,
         )
-        calls, steps, finished = calls + drawn.nfe * len(rows), len(drawn.times) - 1, finished + len(rows)
+        calls, steps, finished = calls + drawn.nfe * len(rows), drawn.num_steps, finished + len(rows)
         boards[rows], formed[rows] = _read(task, drawn.tokens.cpu())
         if drawn.trajectory is not None:
             if paths is None:
-                paths = np.zeros((steps + 1, *puzzles.shape), dtype=np.int8)
+                paths = np.zeros((len(drawn.times), *puzzles.shape), dtype=np.int8)
             paths[:, rows] = _frames(task, drawn.trajectory)
         if progress is not None:
             progress(finished)

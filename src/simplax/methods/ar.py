@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ class AR(Method, HasLikelihood):
     predicted too and the likelihood is that of whole sequences. `bos_in_data=True` is the published convention for data
     that begin with a start symbol: nothing is put before it and it is not scored.
     """
+
+    noise: ClassVar[str] = "none"
 
     bos_in_data: bool = False
     # the loop asks every method for a schedule; a causal network never sees a time

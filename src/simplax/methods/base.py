@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -15,6 +15,9 @@ from simplax.typing import Batch, Loss, StepContext
 
 class Method(abc.ABC):
     """A frozen dataclass of options, without tensors. Signatures are the same for every method."""
+
+    noise: ClassVar[str | None] = None
+    """What data turn into: `uniform`, `masked` or `vectors`, or `none`; samplers of another kind are refused."""
 
     schedule: Schedule
 
@@ -30,8 +33,14 @@ class Method(abc.ABC):
     def sampler(self, **options: Any) -> Sampler[Any]:
         """The method's default sampler; options replace its fields."""
 
-    def check_sampler(self, sampler: Sampler[Any]) -> None:  # noqa: B027  most have nothing to check
+    def check_sampler(self, sampler: Sampler[Any]) -> None:
         """Raise `ValueError` if `sampler` shows the network something else than its training did."""
+        kind = sampler.noise_kind()
+        if kind is not None and self.noise is not None and kind != self.noise:
+            raise ValueError(
+                f"the sampler {type(sampler).__name__} undoes another noise ({kind}) than {type(self).__name__} is "
+                f"trained on ({self.noise}): choose one of its own"
+            )
 
 
 class HasLikelihood(abc.ABC):

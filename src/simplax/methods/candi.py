@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -29,6 +29,8 @@ class CANDI(Method):
     `ranks` is the range of the expected share of wrong coordinates above the right one (published text runs also use
     0.05 to 0.25); `mix` the share of the mask in what the network reads at hidden positions.
     """
+
+    noise: ClassVar[str] = "vectors"
 
     schedule: Schedule = field(default_factory=LogLinear)
     times: TimeLaw = field(default_factory=TimeLaw)

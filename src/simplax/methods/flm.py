@@ -6,7 +6,7 @@ FLM counts time from noise to data; here, as everywhere, t = 0 is clean: its tim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -31,6 +31,8 @@ class FLM(Method):
     Training and sampling live in the image of the embedding, which is exact: see `processes.onehot`. FLM's own networks
     cap attention scores (`architecture.attention_cap=50`), those of later comparisons do not.
     """
+
+    noise: ClassVar[str] = "vectors"
 
     times: TimeLaw = field(default_factory=lambda: TimeLaw(0.0, 1.0))
     # the loop asks every method for a schedule; this one's lives in its denoiser

@@ -8,7 +8,7 @@ common optimiser, and a coin for self-conditioning is tossed for each sample.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,8 @@ class LangFlow(Method, HasLikelihood):
     `skip_warmup` optimiser steps. The likelihood bound integrates the flow in `likelihood_steps` steps of two network
     calls and gradients each.
     """
+
+    noise: ClassVar[str] = "vectors"
 
     times: TimeLaw = field(default_factory=lambda: TimeLaw(0.0, 1.0))
     self_conditioning: float = 0.25

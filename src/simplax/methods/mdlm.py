@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ class MDLM(Method, HasLikelihood):
     `weighting="elbo"` multiplies by w(t) = -alpha' / (1 - alpha), which is 1/t for the log-linear schedule; `"low_var"`
     leaves it out. The likelihood always has it.
     """
+
+    noise: ClassVar[str] = "masked"
 
     schedule: Schedule = field(default_factory=LogLinear)
     times: TimeLaw = field(default_factory=TimeLaw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,8 @@ class SphereMethod(Method, abc.ABC):
 
     alpha runs from 0.001 at t = 1 to its largest value at t = 0, and lives in the denoiser.
     """
+
+    noise: ClassVar[str] = "vectors"
 
     times: TimeLaw = field(default_factory=TimeLaw)
     # the loop asks every method for a schedule; what counts is the denoiser's own

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from simplax.concentration import Concentration, as_concentration
+from simplax.concentration import Concentration, PerToken, as_concentration
 from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
 from simplax.nn import Architecture, Denoiser, attribute, call
 from simplax.objectives.bridge import FiniteStep
@@ -31,6 +31,8 @@ class UniformMethod(Method, HasLikelihood):
     paper's "constant loss weighting".
     """
 
+    noise: ClassVar[str] = "uniform"
+
     schedule: Schedule = field(default_factory=LogLinear)
     times: TimeLaw = field(default_factory=TimeLaw)
     weighting: str = "elbo"
@@ -49,6 +51,7 @@ class UniformMethod(Method, HasLikelihood):
         return False
 
     def check_sampler(self, sampler: Sampler[Any]) -> None:
+        super().check_sampler(sampler)
         trained = self.network_reads_w()
         shown = isinstance(sampler, SimplaxSampler) and sampler.reads_w
         if shown != trained:
@@ -123,6 +126,10 @@ class Simplax(UniformMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         chosen, concentration = form(self.form, self.reads_w), as_concentration(self.concentration)
+        if isinstance(concentration, PerToken):
+            raise ValueError(
+                "PerToken counts the steps of a sampler: give training a constant or vanishing eta"
+            )
         if self.step is None:
             return
         if not (self.step.linear or chosen.readable):

@@ -36,6 +36,9 @@ class LeftToRight(Sampler[ARState]):
     cache: bool = True
     bos_in_data: bool = False
 
+    def noise_kind(self) -> str:
+        return "none"
+
     def steps_for(self, length: int) -> int:
         return length
 

@@ -50,6 +50,10 @@ class Sampler(abc.ABC, Generic[State]):
     `finish` may make one more call; `tokens` reads ids off a state.
     """
 
+    def noise_kind(self) -> str | None:
+        """What it undoes: `uniform`, `masked` or `vectors`, or `none` from left to right; None says nothing."""
+        return None
+
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""
         return None

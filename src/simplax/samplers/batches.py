@@ -39,4 +39,5 @@ def join(parts: list[Samples]) -> Samples:
         parts[0].times,
         torch.cat(paths, dim=1) if paths else None,
         sum(part.calls for part in parts),
+        parts[0].num_steps,
     )

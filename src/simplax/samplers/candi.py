@@ -38,6 +38,13 @@ class CachedHybrid(Sampler[HybridState]):
 
     times: Grid = field(default_factory=lambda: Grid(0.999, 1e-5), kw_only=True)
 
+    def __post_init__(self) -> None:
+        if self.times.power != 1:
+            raise ValueError("CANDI reveals tokens as often as an even grid asks for: its time power is 1")
+
+    def noise_kind(self) -> str:
+        return "vectors"
+
     def grid(self, num_steps: int) -> Tensor:
         return self.times(num_steps)
 

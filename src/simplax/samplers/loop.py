@@ -24,7 +24,8 @@ class Samples:
     """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if asked for.
 
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
-    they know evaluate only the others. `calls` counts calls of the network, on however many sequences.
+    they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
+    what was asked for; some samplers spend the last of them on reading the answer off, without a time of its own.
     """
 
     tokens: Tensor
@@ -33,6 +34,7 @@ class Samples:
     times: Tensor
     trajectory: Tensor | None = None
     calls: int = 0
+    num_steps: int = 0
 
 
 class _Network:
@@ -116,7 +118,7 @@ def sample(
     result = sampler.tokens(state)
     nfe = network.sequences / max(batch, 1)
     full = torch.stack([*path[:-1], result]) if trajectory else None
-    return Samples(result, nfe, seed_values, times, full, network.calls)
+    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps)
 
 
 def _num_steps(sampler: Sampler[Any], num_steps: int | None, length: int) -> int:

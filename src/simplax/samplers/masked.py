@@ -45,6 +45,9 @@ class MaskedAncestral(Sampler[MaskedState]):
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
 
+    def noise_kind(self) -> str:
+        return "masked"
+
     def __post_init__(self) -> None:
         if self.last is not None and self.last not in FINISHES:
             raise ValueError(
@@ -88,6 +91,9 @@ class FirstHitting(Sampler[MaskedState]):
     token is drawn from x_hat there. No time is discretised and no two tokens are drawn from one prediction: with the
     exact predictor the samples are exact, also for networks that see the time. One network call per masked position.
     """
+
+    def noise_kind(self) -> str:
+        return "masked"
 
     def steps_for(self, length: int) -> int:
         return length

@@ -119,6 +119,9 @@ class Psi(Sampler[PsiState]):
     times: Grid | Plateau = field(default_factory=Grid)
     last: str | None = None
 
+    def noise_kind(self) -> str:
+        return self.noise
+
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
             raise ValueError(f"unknown kind of noise {self.noise!r}: choose one of {', '.join(NOISES)}")

@@ -59,6 +59,9 @@ class _Uniform(Sampler[UniformState]):
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
 
+    def noise_kind(self) -> str:
+        return "uniform"
+
     def __post_init__(self) -> None:
         if self.last is not None and self.last not in FINISHES:
             raise ValueError(

@@ -33,6 +33,9 @@ class VectorState:
 class VectorSampler(Sampler[VectorState], abc.ABC):
     """A chain on vectors. Given positions sit on their token's own vector, whatever the noise elsewhere."""
 
+    def noise_kind(self) -> str:
+        return "vectors"
+
     @abc.abstractmethod
     def start(self, denoiser: Any, length: int, keys: Keys) -> Tensor:
         """Noise (batch, length, width), float64."""

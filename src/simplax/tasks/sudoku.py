@@ -6,17 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from simplax.data import sudoku
-from simplax.random import Keys
+from simplax.data.sudoku.source import training_batch
 from simplax.tasks.base import Task
 from simplax.train.run import Source
 from simplax.typing import Batch
 
 _SMALL = 32
-_AUGMENT = 102
 _FRESH_SEED = 1_000_000_000  # no seed of the pool, of an evaluation or of a development set is near
 
 
@@ -43,11 +41,7 @@ class PuzzleSource:
     def batch(self, indices: Tensor) -> Batch:
         indices = indices.long().cpu()
         chosen = self.puzzles[(indices % len(self.puzzles)).numpy()]
-        boards, solutions = torch.from_numpy(chosen.puzzles), torch.from_numpy(chosen.solutions)
-        if self.augment:
-            keys = Keys.from_seeds(indices).fold_in(self.seed, _AUGMENT)
-            boards, solutions = sudoku.augment_puzzles(boards, solutions, keys)
-        return self.layout.encode(boards, solutions)
+        return training_batch(chosen, self.layout, indices, self.seed if self.augment else None)
 
 
 @dataclass(frozen=True)

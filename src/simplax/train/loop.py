@@ -88,8 +88,6 @@ def train(
         stepper = Stepper(method, denoiser, source, run, world)
         if loaded is not None:
             progress = restore(stepper, loaded)
-            if changes:
-                progress.best = None  # answers of another sampler do not compare
             state = "is complete" if progress.step >= run.steps else "goes on"
             tell(f"{directory} {state}: step {progress.step:,} of {run.steps:,}")
         elif init_from is not None:

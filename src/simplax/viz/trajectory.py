@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +11,35 @@ import torch
 from simplax.viz.player import player_page
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from simplax.hub import Model
-    from simplax.prompts import Held
     from simplax.samplers import Samples
 
 _MOST_FRAMES = 201
 
 
-def write_page(path: Path, model: Model, drawn: Samples, held: Held | None = None) -> Path:
-    """Write the page that plays `drawn`, whose trajectory was kept; tokens of `held` are shown as given."""
+def write_page(
+    path: Path, model: Model, drawn: Samples, given: Tensor | None = None, ends: Sequence[int] | None = None
+) -> Path:
+    """Write the page that plays `drawn`, whose trajectory was kept.
+
+    Tokens where `given` (batch, length) holds are shown as such; of each sequence those before its end are shown.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(trajectory_page(model, drawn, held), encoding="utf-8")
+    path.write_text(trajectory_page(model, drawn, given, ends), encoding="utf-8")
     return path
 
 
-def trajectory_page(model: Model, drawn: Samples, held: Held | None = None) -> str:
+def trajectory_page(
+    model: Model, drawn: Samples, given: Tensor | None = None, ends: Sequence[int] | None = None
+) -> str:
     if drawn.trajectory is None:
         raise ValueError("there is no trajectory to show: sample with trajectory=True")
-    return player_page("Denoising a text", "trajectory", _plain(model, drawn, held))
+    return player_page("Denoising a text", "trajectory", _plain(model, drawn, given, ends))
 
 
-def _plain(model: Model, drawn: Samples, held: Held | None) -> dict[str, Any]:
+def _plain(model: Model, drawn: Samples, given: Tensor | None, ends: Sequence[int] | None) -> dict[str, Any]:
     assert drawn.trajectory is not None
     path = drawn.trajectory.cpu()
     steps = len(path) - 1
@@ -45,8 +54,8 @@ def _plain(model: Model, drawn: Samples, held: Held | None) -> dict[str, Any]:
         "samples": [
             {
                 "seed": int(drawn.seeds[row]),
-                "given": [] if held is None else held.given[row].nonzero().squeeze(-1).tolist(),
-                "end": path.shape[-1] if held is None or not held.gaps[row] else held.ends[row],
+                "given": [] if given is None else given[row].nonzero().squeeze(-1).tolist(),
+                "end": path.shape[-1] if ends is None else ends[row],
                 "frames": frames[:, row].tolist(),
             }
             for row in range(path.shape[1])

@@ -29,6 +29,15 @@ def _puzzles_9x9(clues: int) -> tuple[PuzzleSet, PuzzleSet]:
 _SPLITS: dict[int, Callable[[int], tuple[PuzzleSet, PuzzleSet]]] = {9: _puzzles_9x9, 4: puzzles_4x4}
 
 
+def training_batch(puzzles: PuzzleSet, layout: Layout, indices: Tensor, seed: int | None) -> Batch:
+    """These puzzles as tokens, each under a symmetry drawn for its index by `seed`, or as they are without one."""
+    boards, solutions = torch.from_numpy(puzzles.puzzles), torch.from_numpy(puzzles.solutions)
+    if seed is not None:
+        keys = Keys.from_seeds(indices).fold_in(seed, _AUGMENT)
+        boards, solutions = augment_puzzles(boards, solutions, keys)
+    return layout.encode(boards, solutions)
+
+
 @dataclass(frozen=True)
 class SudokuSource:
     """Training puzzles of one board size and clue count, in one layout; `valid` are those kept for evaluation.
@@ -84,14 +93,8 @@ class SudokuSource:
     def batch(self, indices: Tensor) -> Batch:
         """The training samples with these global counters."""
         indices = indices.long().cpu()
-        rows = self._rows(indices)
-        puzzles, solutions = (
-            torch.from_numpy(boards)[rows] for boards in (self.train.puzzles, self.train.solutions)
-        )
-        if self.augment:
-            keys = Keys.from_seeds(indices).fold_in(self.seed, _AUGMENT)
-            puzzles, solutions = augment_puzzles(puzzles, solutions, keys)
-        return self._layout.encode(puzzles, solutions)
+        chosen = self.train[self._rows(indices).numpy()]
+        return training_batch(chosen, self._layout, indices, self.seed if self.augment else None)
 
     def decode(self, tokens: Tensor) -> Tensor:
         """The boards `(b, cells)` in token sequences of this source's layout."""

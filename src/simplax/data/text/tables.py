@@ -81,11 +81,11 @@ class Csv(Documents):
             raise UserError(f"{path} is not CSV: {error}.") from None
 
     def _open(self, path: Path) -> Any:
-        return open(path, encoding="utf-8", errors=self.errors, newline="")
+        return open(path, encoding="utf-8-sig", errors=self.errors, newline="")
 
 
 def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix == ".tsv" else ","
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def _find_bad_byte(path: Path) -> UserError:

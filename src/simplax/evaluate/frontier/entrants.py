@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from simplax.concentration import Concentration
@@ -120,27 +119,16 @@ def draw(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> Drawn:
-    """Sequences of `num` consecutive seeds; `progress` is told how many are done after every batch."""
-    if num < 1 or batch_size < 1:
-        raise UserError(
-            f"the number of samples and the batch size must be at least 1, got {num} and {batch_size}."
-        )
-    fixed = model.sampler(eta, conditional=False).steps_for(model.config.task.length)
-    steps = fixed or num_steps or model.defaults(conditional=False).num_steps
-    start, parts, calls = time.perf_counter(), [], 0.0
-    for first in range(0, num, batch_size):
-        count = min(batch_size, num - first)
-        drawn = model.sample(
-            count,
-            num_steps=num_steps,
-            seeds=seed + first,
-            temperature=temperature,
-            top_p=top_p,
-            eta=eta,
-            batch_size=count,
-        )
-        parts.append(drawn.tokens.cpu().numpy())
-        calls += drawn.nfe * count
-        if progress is not None:
-            progress(first + count)
-    return Drawn(np.concatenate(parts), calls / num, steps, time.perf_counter() - start)
+    """Sequences of `num` consecutive seeds; `progress` is told how many are done."""
+    start = time.perf_counter()
+    drawn = model.sample(
+        num,
+        num_steps=num_steps,
+        seeds=seed,
+        temperature=temperature,
+        top_p=top_p,
+        eta=eta,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    return Drawn(drawn.tokens.cpu().numpy(), drawn.nfe, drawn.num_steps, time.perf_counter() - start)
