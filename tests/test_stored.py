@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simplax import recipes
+from simplax import hub, recipes
 from simplax.cli import main
 from simplax.cli.train import SECTIONS
 from simplax.concentration import PerToken
@@ -25,6 +25,7 @@ from simplax.methods import AR, CANDI, FLM, MDLM, SFLM, UDLM, Duo, LangFlow
 from simplax.methods import Simplax as SimplaxMethod
 from simplax.samplers import Ancestral, Psi, Simplax
 from simplax.samplers.adjust import adjusted
+from simplax.train import resume
 from sudoku_models import Arbitrary, model
 
 TOY = recipes.smoke(recipes.get("toy-simplax"))
@@ -78,6 +79,29 @@ def test_a_run_remembers_whose_weights_it_began_with(run: Path, tmp_path: Path) 
     exported = from_pretrained(tmp_path / "second").save_pretrained(tmp_path / "model")
     again = from_pretrained(exported).save_pretrained(tmp_path / "again")
     assert from_pretrained(again).origin["started_from"] == began
+
+
+def test_a_start_from_a_model_of_the_package_is_remembered_by_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hub.bundled()["sudoku"].parent == resume._PACKAGED
+    exported = from_pretrained(run).save_pretrained(tmp_path / "small")
+    monkeypatch.setattr(resume, "_PACKAGED", tmp_path)
+    second = replace(TOY, run=replace(TOY.run, seed=9))
+    for _ in range(2):  # the second time it is taken up again
+        launch(second, tmp_path / "second", init_from=exported, quiet=True)
+    assert from_pretrained(tmp_path / "second").origin["started_from"]["path"] == "small"
+
+
+def test_weights_may_be_read_by_whoever_may_read_their_configuration(run: Path, tmp_path: Path) -> None:
+    exported = from_pretrained(run).save_pretrained(tmp_path / "model")
+    for folder, files in (
+        (exported, ["weights"]),
+        (next((run / "checkpoints").iterdir()), ["weights", "ema"]),
+    ):
+        beside = next(folder.glob("*.json")).stat().st_mode
+        for name in files:
+            assert (folder / f"{name}.safetensors").stat().st_mode == beside
 
 
 def test_every_second_phase_sees_other_batches_than_the_first() -> None:

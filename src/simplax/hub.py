@@ -29,7 +29,7 @@ from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
 from simplax.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
 from simplax.train.distributed import pick_device
-from simplax.train.files import sha256
+from simplax.train.files import sha256, write_tensors
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
@@ -204,8 +204,6 @@ class Model:
         `dtype` is how weights are stored, their own if not given; a loaded model computes in float32 all the same.
         Tables that are not trained keep their own.
         """
-        from safetensors.torch import save_file
-
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         trained = {name for name, _ in self.denoiser.named_parameters(remove_duplicate=False)}
@@ -213,7 +211,7 @@ class Model:
             name: tensor.detach().to("cpu", dtype if name in trained else None).contiguous()
             for name, tensor in self.denoiser.state_dict().items()
         }
-        save_file(state, path / WEIGHTS)
+        write_tensors(path / WEIGHTS, state)
         write(path / CONFIG, to_json(self.config))
         origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
         if self.tokenizer is not None:

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from simplax.errors import UserError
-from simplax.train.files import sha256, sync, write_json, write_text
+from simplax.train.files import sha256, sync, write_json, write_tensors, write_text
 
 FORMAT = "simplax-checkpoint-1"
 WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
@@ -93,7 +93,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
         seen.add(tensor.data_ptr())
-    save_file(separate, path)
+    write_tensors(path, separate)
     sync(path)
 
 

@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def sync(path: Path) -> None:
@@ -32,6 +35,16 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file with the rights of any new file: the library lets nobody but its owner read it."""
+    from safetensors.torch import save_file
+
+    save_file(tensors, path, metadata=metadata)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
 
 
 def sha256(path: Path) -> str:

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from simplax.errors import UserError
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
 from simplax.train.distributed import World, connect
-from simplax.train.files import write_json
+from simplax.train.files import write_json, write_tensors
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics, truncate
@@ -265,7 +264,7 @@ class _Session:
             columns = [getattr(batch, name) for batch, _, _ in parts]
             if columns[0] is not None:
                 tensors[name] = torch.cat(columns)
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
+        write_tensors(path, {name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
         saved = (self.directory / "latest").exists()
         going_on = f" and --init-from {self.directory}" if saved else ""
         return UserError(

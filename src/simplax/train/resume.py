@@ -18,6 +18,8 @@ from simplax.train.files import sha256, write_json
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
+_PACKAGED = Path(__file__).parents[1] / "models"
+
 
 @dataclass
 class Progress:
@@ -129,7 +131,9 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     put(stepper.denoiser.state_dict(), weights, stepper.denoiser)
     put(stepper.ema.state_dict(), average, stepper.denoiser)
     stepper.ema.count = updates
-    return {"path": str(source), "sha256": sha256(file)}
+    # a model of the package has a name that holds on every machine; its path does not
+    name = source.name if source.parent == _PACKAGED else str(source)
+    return {"path": name, "sha256": sha256(file)}
 
 
 def check_same_start(directory: Path, found: Path, source: Path) -> None:

@@ -16,6 +16,7 @@ from simplax.evaluate.text import distances, repetition
 from simplax.evaluate.text.controls import Control, Marks, every_control
 from simplax.evaluate.text.evidence import COLUMNS, Columns, Evidence, exp, gather
 from simplax.evaluate.text.scorers import Scorer
+from simplax.train.files import write_tensors
 
 FORMAT = "simplax-text-reference-1"
 DRAWS = 200
@@ -206,13 +207,11 @@ class Reference:
 
     def save(self, path: str | Path) -> Path:
         """Store it in one file, from which `load` restores it without a scorer."""
-        from safetensors.torch import save_file
-
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         facts = {"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer}
         tensors = {name: tensor.contiguous() for name, tensor in vars(self.pool).items()}
-        save_file(tensors, path, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+        write_tensors(path, tensors, metadata={"format": FORMAT, "facts": json.dumps(facts)})
         return path
 
     @staticmethod
