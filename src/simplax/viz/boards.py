@@ -15,6 +15,7 @@ from simplax.viz.figures import pyplot, save
 GIVEN, RIGHT, WRONG = "#1f4fd8", "#000000", "#d01818"
 _COLUMNS = 4
 _INCHES = 2.6
+_TITLE = 0.5  # half of it goes below the boards, which are square and stay in the middle of their space
 
 
 def draw_boards(
@@ -38,7 +39,7 @@ def draw_boards(
     figure, grid = plot.subplots(
         rows,
         columns,
-        figsize=(_INCHES * columns, (_INCHES + 0.2) * rows),
+        figsize=(_INCHES * columns, (_INCHES + _TITLE) * rows),
         layout="constrained",
         squeeze=False,
     )
