@@ -1,4 +1,4 @@
-"""MDLM with the sampler chosen on development boards: first-hitting, cooler than trained. Run from the project's root."""
+"""MDLM with the sampler chosen on development boards: first-hitting, cooler than trained. Run from the root."""
 
 from __future__ import annotations
 
