@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 from safetensors.torch import load_file
 
 from simplax import hub
@@ -151,6 +152,7 @@ def test_the_figure_of_one_puzzle_and_several_methods(
     assert len(data["wrong_cells"]) == 2
     assert (here / "figures" / "one.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (here / "figures" / "one.svg").read_text()
+    assert (imread(here / "figures" / "one.png")[:4] == 1).all()  # no title is cut at the upper edge
     assert printed(capsys, 0, "figure", "sudoku", "a", "--puzzle", TEXTS[0], "--out", "b.pdf")["files"] == [
         "b.pdf"
     ]

@@ -90,7 +90,7 @@ def test_the_optimizer_file_cannot_run_code(finished: Path) -> None:
     assert all(isinstance(value, Tensor) for values in state.values() for value in values.values())
 
 
-@pytest.mark.parametrize("writer", ["_write_tensors", "_write_optimizer", "write_json", "write_text"])
+@pytest.mark.parametrize("writer", ["write_tensors", "_write_optimizer", "write_json", "write_text"])
 def test_a_full_disk_stops_the_run_and_spares_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:

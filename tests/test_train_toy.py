@@ -158,7 +158,7 @@ class _At:
 def _patch_save(point: str, step: int) -> None:
     """Die inside the save of one step: before a file is written, before the rename, or before `latest` moves."""
     module, name = {
-        "tensors": (checkpoints, "_write_tensors"),
+        "tensors": (checkpoints, "write_tensors"),
         "optimizer": (checkpoints, "_write_optimizer"),
         "rename": (checkpoints, "_replace_directory"),
         "pointer": (checkpoints, "write_text"),

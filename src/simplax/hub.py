@@ -208,7 +208,7 @@ class Model:
         path.mkdir(parents=True, exist_ok=True)
         trained = {name for name, _ in self.denoiser.named_parameters(remove_duplicate=False)}
         state = {
-            name: tensor.detach().to("cpu", dtype if name in trained else None).contiguous()
+            name: tensor.detach().to("cpu", dtype if name in trained else None)
             for name, tensor in self.denoiser.state_dict().items()
         }
         write_tensors(path / WEIGHTS, state)

@@ -68,8 +68,8 @@ def save(run: Path, checkpoint: Checkpoint, *, keep: int, best: bool = False) ->
 
 def _write(folder: Path, checkpoint: Checkpoint) -> None:
     folder.mkdir()
-    _write_tensors(folder / WEIGHTS, checkpoint.weights)
-    _write_tensors(folder / AVERAGE, checkpoint.ema)
+    write_tensors(folder / WEIGHTS, checkpoint.weights)
+    write_tensors(folder / AVERAGE, checkpoint.ema)
     _write_optimizer(folder / OPTIMIZER, checkpoint.optimizer)
     hashes = {name: sha256(folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
     state = {"format": FORMAT, "step": checkpoint.step, "versions": versions(), "sha256": hashes}
@@ -84,17 +84,6 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:
         own = "unknown"
     return {"simplax": own, "torch": str(torch.__version__), "python": platform.python_version()}
-
-
-def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    # the format stores no aliases, so weights that share memory are written out twice
-    seen: set[int] = set()
-    separate = {}
-    for name, tensor in tensors.items():
-        separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
-        seen.add(tensor.data_ptr())
-    write_tensors(path, separate)
-    sync(path)
 
 
 def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:

@@ -38,13 +38,22 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file with the rights of any new file: the library lets nobody but its owner read it."""
+    """Write a safetensors file with the rights of any new file: the library lets nobody but its owner read it.
+
+    The format stores no aliases, so weights that share memory are written out twice.
+    """
     from safetensors.torch import save_file
 
-    save_file(tensors, path, metadata=metadata)
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
+        seen.add(tensor.data_ptr())
+    save_file(separate, path, metadata=metadata)
     mask = os.umask(0o077)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
+    sync(path)
 
 
 def sha256(path: Path) -> str:

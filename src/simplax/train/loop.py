@@ -264,7 +264,7 @@ class _Session:
             columns = [getattr(batch, name) for batch, _, _ in parts]
             if columns[0] is not None:
                 tensors[name] = torch.cat(columns)
-        write_tensors(path, {name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
+        write_tensors(path, {name: tensor.cpu() for name, tensor in tensors.items()})
         saved = (self.directory / "latest").exists()
         going_on = f" and --init-from {self.directory}" if saved else ""
         return UserError(

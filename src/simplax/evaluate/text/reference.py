@@ -210,8 +210,7 @@ class Reference:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         facts = {"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer}
-        tensors = {name: tensor.contiguous() for name, tensor in vars(self.pool).items()}
-        write_tensors(path, tensors, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+        write_tensors(path, vars(self.pool), metadata={"format": FORMAT, "facts": json.dumps(facts)})
         return path
 
     @staticmethod
