@@ -21,9 +21,9 @@ import tyro
 from simplax import recipes
 from simplax.data.sudoku import generate_range
 from simplax.evaluate.answers import answer, noise_seeds
-from simplax.hub import Model, from_pretrained
-from simplax.launch import build
 from simplax.nn import call
+from simplax.pretrained.model import Model, from_pretrained
+from simplax.recipes.launch import build
 
 TARGET = 1.10
 

@@ -21,10 +21,10 @@ import tyro
 from torch import Tensor
 
 from simplax.objectives.bridge import rate_density
+from simplax.processes.simplex import Marginal, SimplexState, form
 from simplax.processes.uniform import Prior, corrupt
 from simplax.random import Keys
 from simplax.schedules import LogLinear
-from simplax.simplex import Marginal, SimplexState, form
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from torch import nn
 
 from simplax import recipes
 from simplax.bench.measure import Race, Spread, race
-from simplax.config import RunConfig
-from simplax.launch import build
+from simplax.config.run import RunConfig
 from simplax.nn import Denoiser
 from simplax.random import Keys
+from simplax.recipes.launch import build
 from simplax.times import stratified
 from simplax.train.distributed import connect
 from simplax.train.precision import apply, choose, matmul_rate

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from simplax import hub, recipes
-from simplax.launch import launch
-from simplax.manifest import environment, write
+from simplax import recipes
+from simplax.io.manifest import environment, write
+from simplax.pretrained import model as hub
+from simplax.recipes.launch import launch
 from simplax.tasks import ToyTask
 
 METHODS = ("candi", "flm", "langflow", "sflm", "sflm_adaptive")

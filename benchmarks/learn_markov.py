@@ -20,9 +20,9 @@ import torch
 import tyro
 
 from simplax.data.markov import MarkovChain, MarkovSource
-from simplax.likelihood import nll
-from simplax.manifest import environment
+from simplax.io.manifest import environment
 from simplax.methods import AR, MDLM, UDLM, Curriculum, Duo, Method
+from simplax.methods.likelihood import nll
 from simplax.nn import Architecture
 from simplax.random import Keys
 from simplax.times import stratified

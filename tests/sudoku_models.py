@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from simplax import recipes
-from simplax.config import RunConfig
+from simplax.config.run import RunConfig
 from simplax.data.sudoku import PuzzleSet, generate_range, puzzles_4x4
-from simplax.hub import Model
-from simplax.launch import build
+from simplax.pretrained.model import Model
+from simplax.recipes.launch import build
 
 FOUR = puzzles_4x4(6)[1]
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from simplax import manifest, recipes
+from simplax import recipes
 from simplax.cli import main
 from simplax.cli.output import check_targets
 from simplax.errors import UserError
-from simplax.hub import from_pretrained
-from simplax.launch import launch
-from simplax.train.files import write_text
+from simplax.io import manifest
+from simplax.io.files import write_text
+from simplax.pretrained.model import from_pretrained
+from simplax.recipes.launch import launch
 from test_cli_train import SMOKE, answer, complaint, here  # noqa: F401  a fixture
 
 Capture = pytest.CaptureFixture[str]

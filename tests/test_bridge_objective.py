@@ -15,10 +15,10 @@ from simplax import functional
 from simplax.concentration import Vanishing
 from simplax.methods.uniform import UDLM, Simplax
 from simplax.objectives.bridge import SURROGATES, FiniteStep, bridge_kl, rate_density
+from simplax.processes.simplex import Atoms, Dense, Marginal, form
 from simplax.processes.uniform import Prior
 from simplax.random import Keys
 from simplax.schedules import LogLinear
-from simplax.simplex import Atoms, Dense, Marginal, form
 from simplax.times import TimeLaw
 from simplax.typing import Batch, StepContext
 from strategies import thorough

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simplax import codec, config, recipes
-from simplax.codec import merge
+from simplax import config, recipes
 from simplax.concentration import Constant, Vanishing
+from simplax.config import codec
+from simplax.config.codec import merge
 from simplax.errors import UserError
 from simplax.methods import METHODS, UDLM, Simplax
 from simplax.objectives.bridge import FiniteStep

@@ -12,13 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from simplax import hub, recipes
+from simplax import recipes
 from simplax.functional import refit_schedule
-from simplax.launch import build
 from simplax.methods import SFLM, Adaptation, SFLMAdaptive
 from simplax.nn import Architecture
 from simplax.nn.sphere import Adaptive, AlphaTable, SphereDenoiser
+from simplax.pretrained import model as hub
 from simplax.random import Keys
+from simplax.recipes.launch import build
 from simplax.tasks import ToyTask
 from simplax.times import stratified
 from simplax.train import Optimizer, Run, train
@@ -130,7 +131,7 @@ def test_training_records_and_evaluation_does_not() -> None:
 def test_reloaded_schedules_sample_identically(tmp_path: Path) -> None:
     config = replace(recipes.get("toy-sflm_adaptive"), method=EAGER, architecture=SMALL, run=FAST)
     denoiser = build(config)
-    from simplax.config import to_json
+    from simplax.config.run import to_json
 
     train(
         EAGER, denoiser, config.task.train(), FAST, tmp_path / "run", config=to_json(config), device="cpu",

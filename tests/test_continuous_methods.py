@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simplax import hub, likelihood, recipes
-from simplax.launch import build, launch
+from simplax import recipes
 from simplax.methods import (
     CANDI,
     FLM,
@@ -23,11 +22,14 @@ from simplax.methods import (
     LangFlow,
     Method,
     SFLMAdaptive,
+    likelihood,
 )
 from simplax.methods.catalogue import CATALOGUE
 from simplax.nn import Architecture
 from simplax.nn.vectors import unit
+from simplax.pretrained import model as hub
 from simplax.random import Keys
+from simplax.recipes.launch import build, launch
 from simplax.samplers import GeodesicEuler
 from simplax.samplers.loop import Samples, sample
 from simplax.tasks import ToyTask

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from simplax.data.markov import MarkovChain, MarkovSource
-from simplax.likelihood import nll
 from simplax.methods import AR, MDLM, METHODS, UDLM, Curriculum, Duo, DuoBase, Method, Simplax
+from simplax.methods.likelihood import nll
 from simplax.nn import Architecture
 from simplax.random import Keys
 from simplax.samplers import FirstHitting, Psi, marginal_reanchor, sample

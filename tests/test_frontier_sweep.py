@@ -19,7 +19,7 @@ from simplax.evaluate.frontier.entrants import check, draw, jobs, labels
 from simplax.evaluate.frontier.pace import Event
 from simplax.evaluate.frontier.protocol import choose
 from simplax.evaluate.frontier.store import Drawn, _silent, code, digest
-from simplax.hub import Model
+from simplax.pretrained.model import Model
 from text_study import Counts, corpus, model
 
 PROTOCOL = choose("mini", [0.8, 1.0], [2, 3], 8)

@@ -15,13 +15,14 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import simplax
-from simplax import config, hub, recipes, samplers
+from simplax import config, recipes, samplers
 from simplax.errors import UserError
-from simplax.hub import Model, from_pretrained
-from simplax.launch import build, launch
-from simplax.likelihood import nll
-from simplax.manifest import environment
+from simplax.io.manifest import environment
 from simplax.methods import HasLikelihood, Method
+from simplax.methods.likelihood import nll
+from simplax.pretrained import model as hub
+from simplax.pretrained.model import Model, from_pretrained
+from simplax.recipes.launch import build, launch
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.kappa import Plateau
 from simplax.times import Grid

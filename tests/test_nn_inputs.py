@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simplax.nn import Denoiser
 from simplax.nn.inputs import TokenEmbedding
-from simplax.simplex import Atoms
+from simplax.processes.simplex import Atoms
 from test_nn_reference import SMALL, identity, randomise
 
 

@@ -14,11 +14,11 @@ from failure_budget import accept, chi_square, reject
 from pushforward import chain_law, total_variation
 from simplax.concentration import Concentration, Constant, PerToken, Vanishing
 from simplax.objectives.bridge import rate_density
+from simplax.processes.simplex import Marginal
 from simplax.processes.uniform import Prediction, Prior, draw_bridge
 from simplax.random import Keys
 from simplax.samplers import Ancestral, Simplax, sample
 from simplax.schedules import Linear, LogLinear
-from simplax.simplex import Marginal
 from simplax.times import Grid
 
 SCHEDULE = LogLinear()

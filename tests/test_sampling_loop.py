@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import simplax
 from simplax.concentration import Vanishing
+from simplax.processes.simplex import Atoms
 from simplax.samplers import Ancestral, Simplax, nucleus, sample
 from simplax.schedules import Linear, LogLinear
-from simplax.simplex import Atoms
 from simplax.times import Grid
 from strategies import thorough
 

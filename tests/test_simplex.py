@@ -14,9 +14,7 @@ from scipy import stats
 
 from failure_budget import accept, chi_square, reject
 from simplax import functional
-from simplax.processes.uniform import Prior
-from simplax.random import Keys, categorical
-from simplax.simplex import (
+from simplax.processes.simplex import (
     ATOM_TOLERANCE,
     Atoms,
     Dense,
@@ -30,6 +28,8 @@ from simplax.simplex import (
     stick_weights,
     vertex,
 )
+from simplax.processes.uniform import Prior
+from simplax.random import Keys, categorical
 from strategies import thorough
 
 BATCH, LENGTH = 100, 100

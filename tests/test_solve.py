@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simplax import hub
 from simplax.cli import main
 from simplax.cli.demo import PUZZLES
 from simplax.data.sudoku import check, parse, to_text
 from simplax.evaluate.answers import answer, noise_seeds
-from simplax.hub import Model
+from simplax.pretrained import model as hub
+from simplax.pretrained.model import Model
 from simplax.viz.denoising import Episode, denoising_page
 from simplax.viz.terminal import CLUE, CONFLICT, RIGHT, WRONG, board_text
 from sudoku_models import FOUR, model, nine, oracle

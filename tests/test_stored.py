@@ -11,18 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simplax import hub, recipes
+from simplax import recipes
 from simplax.cli import main
 from simplax.cli.train import SECTIONS
 from simplax.concentration import PerToken
-from simplax.config import RunConfig, SamplingDefaults, Unconditional
+from simplax.config.run import RunConfig, SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, compiled
-from simplax.hub import Model, from_pretrained
-from simplax.launch import build, launch, repeats
 from simplax.methods import AR, CANDI, FLM, MDLM, SFLM, UDLM, Duo, LangFlow
 from simplax.methods import Simplax as SimplaxMethod
+from simplax.pretrained import model as hub
+from simplax.pretrained.model import Model, from_pretrained
+from simplax.recipes.launch import build, launch, repeats
 from simplax.samplers import Ancestral, Psi, Simplax
 from simplax.samplers.adjust import adjusted
 from simplax.train import resume

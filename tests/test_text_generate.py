@@ -15,10 +15,10 @@ from simplax import config, recipes
 from simplax.cli import main
 from simplax.data.text import Options, prepare
 from simplax.errors import UserError
-from simplax.hub import Model, from_pretrained
-from simplax.launch import launch
 from simplax.methods import Simplax
-from simplax.prompts import infilling, prompts
+from simplax.pretrained.model import Model, from_pretrained
+from simplax.pretrained.prompts import infilling, prompts
+from simplax.recipes.launch import launch
 
 TEXT = "hello world, this is a small text to train on. "
 
@@ -107,7 +107,7 @@ def test_wrapped_models_begin_with_their_symbol(folder: Path) -> None:
 
 def test_spaces_before_a_gap_belong_to_it_where_tokens_begin_with_spaces(model: Model) -> None:
     from simplax.data.text.tokenizers import Characters
-    from simplax.prompts import _parts
+    from simplax.pretrained.prompts import _parts
 
     class Leading(Characters):
         spaces_lead = True

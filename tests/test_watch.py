@@ -14,11 +14,11 @@ import torch
 
 from simplax import recipes
 from simplax.cli import main
-from simplax.launch import build, launch
+from simplax.recipes.launch import build, launch
+from simplax.recipes.watch import Answers, KeepSamples
 from simplax.train.hooks import WandB
 from simplax.train.metrics import read
 from simplax.typing import Batch
-from simplax.watch import Answers, KeepSamples
 
 
 def small(name: str, **options: Any) -> Any:

@@ -11,8 +11,8 @@ import torch
 from simplax import config, recipes
 from simplax.data.text import Options, Prepared, prepare
 from simplax.evaluate.text import Scored
-from simplax.hub import Model
-from simplax.launch import build
+from simplax.pretrained.model import Model
+from simplax.recipes.launch import build
 
 WORDS = [
     "the",

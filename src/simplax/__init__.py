@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from simplax import methods as methods
     from simplax import samplers as samplers
     from simplax import schedules as schedules
-    from simplax.hub import Model as Model
-    from simplax.hub import from_pretrained as from_pretrained
+    from simplax.pretrained.model import Model as Model
+    from simplax.pretrained.model import from_pretrained as from_pretrained
     from simplax.samplers.loop import sample as sample
 
     __version__: str
 
 # public name: (module, attribute), or the module itself
 _PUBLIC: dict[str, tuple[str, str | None]] = {
-    "Model": ("simplax.hub", "Model"),
-    "from_pretrained": ("simplax.hub", "from_pretrained"),
+    "Model": ("simplax.pretrained.model", "Model"),
+    "from_pretrained": ("simplax.pretrained.model", "from_pretrained"),
     "functional": ("simplax.functional", None),
     "methods": ("simplax.methods", None),
     "sample": ("simplax.samplers.loop", "sample"),

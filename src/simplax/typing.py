@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -60,3 +61,15 @@ class Loss:
 
     def mean(self) -> Tensor:
         return self.per_token.sum() / self.scored.sum().clamp(min=1)
+
+
+class Source(Protocol):
+    """Data as a function of global sample counters: what a counter means never depends on batch size or process."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Batch: ...

@@ -12,9 +12,9 @@ from torch import Tensor
 from simplax.bench.measure import Contestant, clock, peak_bytes
 from simplax.objectives._fused_function import Head
 from simplax.objectives.fused import Hidden, rate_density
+from simplax.processes.simplex import Atoms, Marginal, SimplexState, draw_atoms
 from simplax.processes.uniform import Prediction, Prior, draw_bridge
 from simplax.random import Keys
-from simplax.simplex import Atoms, Marginal, SimplexState, draw_atoms
 
 WIDTH = 48  # no axis takes this value: a parameter's gradient is told from other tensors by its size
 REPEATS = 3

@@ -17,12 +17,12 @@ from simplax.methods.base import Method
 from simplax.nn import Architecture, Denoiser
 from simplax.objectives._fused_function import Head
 from simplax.objectives.fused import Hidden, rate_density
+from simplax.processes.simplex import Dense, form
 from simplax.processes.uniform import Prior
 from simplax.random import Keys
 from simplax.samplers import Ancestral
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.loop import sample
-from simplax.simplex import Dense, form
 from simplax.times import Grid
 from simplax.train.precision import apply, choose
 from simplax.typing import Batch, StepContext

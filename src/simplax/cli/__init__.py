@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simplax.codec import nearest
+from simplax.config.codec import nearest
 from simplax.errors import UserError
 
 # verb: (module below simplax.cli, what it does); the module's `main` takes the arguments

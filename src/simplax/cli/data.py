@@ -9,7 +9,7 @@ import tyro
 from simplax.cli import entry, help_text
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Json, run
-from simplax.codec import nearest
+from simplax.config.codec import nearest
 from simplax.errors import UserError
 
 # name: (module with a function of that name, what it makes); adding one is adding a line

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from simplax.evaluate.sudoku import Score
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
 
 RECIPE = "sudoku4-simplax"
 UNSEEN = 1000
@@ -60,8 +60,8 @@ def demo(
 def _train(directory: Path, smoke: bool, quiet: bool) -> dict[str, Any]:
     from simplax import recipes
     from simplax.evaluate.sudoku import evaluate, puzzle_set
-    from simplax.hub import from_pretrained
-    from simplax.launch import launch
+    from simplax.pretrained.model import from_pretrained
+    from simplax.recipes.launch import launch
     from simplax.train.metrics import read as rows
 
     config = recipes.smoke(recipes.get(RECIPE)) if smoke else recipes.get(RECIPE)
@@ -98,7 +98,7 @@ def _show_four(model: Model, score: Score, seconds: float) -> None:
 
 def _solve_nine(frame: float, quiet: bool) -> list[dict[str, Any]] | None:
     """Solve the 9x9 puzzles with the bundled model; None if there is none."""
-    from simplax.hub import bundled, from_pretrained
+    from simplax.pretrained.model import bundled, from_pretrained
 
     if BUNDLED not in bundled():
         return None

@@ -30,9 +30,9 @@ def doctor(*, device: Device = "auto", json: Json = False) -> None:
     """What is installed, which device would be used, how fast it multiplies matrices, and what would be slow."""
     import torch
 
-    from simplax.hub import bundled, place
+    from simplax.io.environment import versions
+    from simplax.pretrained.model import bundled, place
     from simplax.train import machine
-    from simplax.train.checkpoint import versions
     from simplax.train.precision import matmul_rate
 
     chosen = place(device)

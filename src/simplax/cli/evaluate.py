@@ -6,7 +6,7 @@ from typing import Any
 
 from simplax.cli import entry, help_text
 from simplax.cli.parsing import run
-from simplax.codec import nearest
+from simplax.config.codec import nearest
 from simplax.errors import UserError
 
 # name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line

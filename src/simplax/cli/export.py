@@ -41,9 +41,9 @@ def export(
 
     import torch
 
-    from simplax.config import Unconditional
+    from simplax.config.run import Unconditional
     from simplax.errors import UserError
-    from simplax.hub import WEIGHTS, from_pretrained
+    from simplax.pretrained.model import WEIGHTS, from_pretrained
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(f"{directory} already exists and is not empty: name a new directory.")

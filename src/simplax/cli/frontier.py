@@ -86,7 +86,7 @@ def frontier(
     from simplax.evaluate.frontier.sweep import Sweep
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
-    from simplax.manifest import environment
+    from simplax.io.manifest import environment
     from simplax.viz.figures import pyplot
 
     chosen = choose(protocol, temperatures, steps, num)
@@ -144,7 +144,7 @@ def _entrants(
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
     from simplax.evaluate.frontier.sweep import Entrant
-    from simplax.hub import from_pretrained
+    from simplax.pretrained.model import from_pretrained
 
     if not models:
         raise UserError("name at least one model.")
@@ -164,7 +164,7 @@ def _entrants(
 
 
 def _loader(name: str, weights: Any, device: str) -> Callable[[], Any]:
-    from simplax.hub import from_pretrained
+    from simplax.pretrained.model import from_pretrained
 
     return lambda: from_pretrained(name, weights=weights, device=device)
 

@@ -12,7 +12,7 @@ from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 
 def main(arguments: list[str]) -> None:
@@ -45,9 +45,9 @@ def infill(
 ) -> None:
     """Fill in the gaps of texts; every other token stays as it is. What is not said is the model's own default."""
     from simplax.cli.sample import print_rows, record
-    from simplax.config import encode
-    from simplax.hub import from_pretrained
-    from simplax.prompts import infilling
+    from simplax.config.run import encode
+    from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.prompts import infilling
 
     asked = [*texts, *(_lines(file) if file is not None else ())]
     if not asked:

@@ -14,7 +14,7 @@ from simplax.errors import UserError
 if TYPE_CHECKING:
     import numpy as np
 
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
 
 BUNDLED = "sudoku"
 
@@ -44,7 +44,7 @@ def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Asked]
 def load_solver(model: str, weights: Weights = "auto", device: str = "auto") -> Model:
     """The Sudoku model of that name or path."""
     from simplax.evaluate.answers import sudoku_task
-    from simplax.hub import bundled, from_pretrained
+    from simplax.pretrained.model import bundled, from_pretrained
 
     if model == BUNDLED and BUNDLED not in bundled() and not Path(model).is_dir():
         raise UserError(

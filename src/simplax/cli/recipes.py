@@ -27,7 +27,7 @@ def recipes(
 
     The JSON of one recipe is a file that `simplax train --config` takes.
     """
-    from simplax.config import flatten, to_json
+    from simplax.config.run import flatten, to_json
     from simplax.recipes import RECIPES, get
     from simplax.recipes import smoke as reduce
 

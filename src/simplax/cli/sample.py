@@ -13,10 +13,10 @@ from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import Eta, TimePower, read_eta
 from simplax.errors import UserError
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 if TYPE_CHECKING:
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
     from simplax.samplers import Sampler, Samples
 
 
@@ -45,8 +45,8 @@ def sample(
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. What is not said is the model's own default."""
-    from simplax.hub import from_pretrained
-    from simplax.prompts import prompts
+    from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.prompts import prompts
 
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
@@ -106,7 +106,7 @@ def record(
     conditional: bool,
 ) -> dict[str, Any]:
     """The manifest of samples."""
-    from simplax.manifest import manifest
+    from simplax.pretrained.manifest import manifest
 
     defaults = model.defaults(conditional=conditional)
     return manifest(

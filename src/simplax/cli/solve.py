@@ -12,7 +12,7 @@ from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Asked, load_solver, read_puzzles
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from simplax.cli.evaluations.sudoku import Puzzles, Split
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 
 def main(arguments: list[str]) -> None:
@@ -54,12 +54,13 @@ def sweep(
     the evaluation puzzles.
     """
     from simplax.concentration import parse, spell
-    from simplax.config import encode
+    from simplax.config.run import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
     from simplax.evaluate.answers import compiled, sudoku_task
-    from simplax.hub import from_pretrained
-    from simplax.manifest import manifest, write
+    from simplax.io.manifest import write
+    from simplax.pretrained.manifest import manifest
+    from simplax.pretrained.model import from_pretrained
     from simplax.viz.figures import pyplot
     from simplax.viz.sweep import draw_sweep
 

@@ -53,9 +53,9 @@ def train(
     `simplax recipes RECIPE` lists them. Flags win over --config, which wins over the recipe.
     On several processes: torchrun --nproc-per-node N -m simplax train RECIPE.
     """
-    from simplax import hub, recipes
-    from simplax.config import resolve
-    from simplax.launch import launch, repeats
+    from simplax import pretrained, recipes
+    from simplax.config.run import resolve
+    from simplax.recipes.launch import launch, repeats
 
     chosen = recipes.get(recipe)
     chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, settings)
@@ -73,7 +73,7 @@ def train(
     first = recipes.RECIPES[recipe].follows
     if first is not None and init_from is None and not (directory / "latest").exists():
         say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
-    source = None if init_from is None else hub.find(init_from)
+    source = None if init_from is None else pretrained.find(init_from)
     if source is not None and not (directory / "latest").exists() and (what := repeats(chosen, source)):
         say(
             f"{init_from} began with the same {what} as this run will: --task.seed gives Sudoku and text another "
@@ -86,7 +86,7 @@ def train(
         allow_older=allow_older,
         init_from=source,
         hooks=hooks,
-        device=str(hub.place(device)) if device != "auto" else device,
+        device=str(pretrained.place(device)) if device != "auto" else device,
     )
     data = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
     data |= _validated(directory)

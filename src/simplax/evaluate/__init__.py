@@ -3,5 +3,5 @@
 from simplax.evaluate.entropy import unigram_entropies as unigram_entropies
 from simplax.evaluate.entropy import unigram_entropy as unigram_entropy
 from simplax.evaluate.intervals import wilson as wilson
-from simplax.likelihood import Likelihood as Likelihood
-from simplax.likelihood import nll as nll
+from simplax.methods.likelihood import Likelihood as Likelihood
+from simplax.methods.likelihood import nll as nll

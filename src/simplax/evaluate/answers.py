@@ -12,7 +12,7 @@ from torch import Tensor
 from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
-from simplax.hub import Model
+from simplax.pretrained.model import Model
 from simplax.tasks import SudokuTask
 
 

@@ -20,7 +20,7 @@ from simplax.data.sudoku import PuzzleSet
 from simplax.errors import UserError
 from simplax.evaluate.answers import Answers, answer, noise_seeds
 from simplax.evaluate.intervals import wilson
-from simplax.hub import Model
+from simplax.pretrained.model import Model
 
 Split = Literal["eval", "dev"]
 LARGEST = 2_000

@@ -17,10 +17,10 @@ from simplax.methods.base import num_categories, per_sample
 from simplax.methods.uniform import UniformMethod, bridge_loss, foresee
 from simplax.objectives.fused import rate_density
 from simplax.processes.gaussian import alpha_and_slope, dense_latent, sparse_latent
+from simplax.processes.simplex import Atoms, Dense, Marginal, pinned
 from simplax.processes.uniform import Prior
 from simplax.samplers import Ancestral
 from simplax.samplers.base import Sampler
-from simplax.simplex import Atoms, Dense, Marginal, pinned
 from simplax.typing import Batch, Loss, StepContext
 
 

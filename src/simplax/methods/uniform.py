@@ -13,12 +13,12 @@ from simplax.methods.base import HasLikelihood, Method, num_categories, per_samp
 from simplax.nn import Architecture, Denoiser, attribute, call
 from simplax.objectives.bridge import FiniteStep
 from simplax.objectives.fused import Hidden, Output, output, rate_density
+from simplax.processes.simplex import Atoms, Dense, Marginal, SimplexState, form, pinned, readable
 from simplax.processes.uniform import Prediction, Prior, corrupt
 from simplax.samplers import Ancestral
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.base import Sampler
 from simplax.schedules import LogLinear, Schedule
-from simplax.simplex import Atoms, Dense, Marginal, SimplexState, form, pinned, readable
 from simplax.times import TimeLaw
 from simplax.typing import Batch, Loss, StepContext
 

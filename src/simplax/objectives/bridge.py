@@ -14,8 +14,8 @@ from torch import Tensor
 
 from simplax import functional
 from simplax.functional._stable import divergence, expm1_minus, kl, log_over_prior, scale
+from simplax.processes.simplex import Marginal, SimplexState
 from simplax.processes.uniform import Prior
-from simplax.simplex import Marginal, SimplexState
 
 
 def rate_density(

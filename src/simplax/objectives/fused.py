@@ -22,8 +22,8 @@ from simplax.nn.foreign import unwrapped
 from simplax.objectives import bridge
 from simplax.objectives._fused_function import FusedLoss, Head
 from simplax.objectives._fused_rows import Bridge, CrossEntropy, Rows
+from simplax.processes.simplex import Atoms, Marginal, SimplexState
 from simplax.processes.uniform import Prior
-from simplax.simplex import Atoms, Marginal, SimplexState
 
 SMALLEST_VOCABULARY = (
     1024  # below it the logits are small beside the trunk and one product is faster than chunks

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from simplax.functional import duo_alpha, duo_alpha_derivative
+from simplax.processes.simplex import Atoms, Dense
 from simplax.random import Keys
-from simplax.simplex import Atoms, Dense
 
 TABLE_CELLS = 2048
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from simplax.codec import nearest
-from simplax.config import RunConfig
+from simplax.config.codec import nearest
+from simplax.config.run import RunConfig
 from simplax.errors import UserError
 from simplax.methods import Method
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simplax.concentration import Vanishing
-from simplax.config import RunConfig, SamplingDefaults, Unconditional
+from simplax.config.run import RunConfig, SamplingDefaults, Unconditional
 from simplax.methods import AR, UDLM, Method, Simplax
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT

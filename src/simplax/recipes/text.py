@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simplax.config import RunConfig, SamplingDefaults
+from simplax.config.run import RunConfig, SamplingDefaults
 from simplax.methods import (
     AR,
     CANDI,

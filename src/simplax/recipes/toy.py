@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simplax.config import RunConfig, SamplingDefaults
+from simplax.config.run import RunConfig, SamplingDefaults
 from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
 from simplax.recipes.continuous import SHORT

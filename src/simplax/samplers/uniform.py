@@ -10,10 +10,7 @@ import torch
 from torch import Tensor
 
 from simplax.concentration import Concentration, as_concentration
-from simplax.processes.uniform import Prediction, Prior, draw_bridge, draw_marginal
-from simplax.random import Keys
-from simplax.samplers.base import Predict, Sampler, Setting
-from simplax.simplex import (
+from simplax.processes.simplex import (
     Atoms,
     Dense,
     decode,
@@ -25,6 +22,9 @@ from simplax.simplex import (
     readable,
     vertex,
 )
+from simplax.processes.uniform import Prediction, Prior, draw_bridge, draw_marginal
+from simplax.random import Keys
+from simplax.samplers.base import Predict, Sampler, Setting
 from simplax.times import Grid
 
 Finish = Callable[[Tensor, Prediction, Tensor, Prior, Keys], Tensor]

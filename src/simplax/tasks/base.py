@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from simplax.errors import UserError
-from simplax.train.run import Source
-from simplax.typing import Batch
+from simplax.typing import Batch, Source
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer

@@ -11,8 +11,7 @@ from torch import Tensor
 from simplax.data import sudoku
 from simplax.data.sudoku.source import training_batch
 from simplax.tasks.base import Task
-from simplax.train.run import Source
-from simplax.typing import Batch
+from simplax.typing import Batch, Source
 
 _SMALL = 32
 _FRESH_SEED = 1_000_000_000  # no seed of the pool, of an evaluation or of a development set is near

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simplax.errors import UserError
 from simplax.tasks.base import Task
-from simplax.train.run import Source
+from simplax.typing import Source
 
 if TYPE_CHECKING:
     from simplax.data.text import Prepared, Tokenizer

@@ -3,6 +3,7 @@
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.loop import Result, train
 from simplax.train.optimizer import Optimizer
-from simplax.train.run import Run, Source
+from simplax.train.run import Run
+from simplax.typing import Source
 
 __all__ = ["Hook", "Optimizer", "Result", "Run", "SampleHook", "Source", "train"]

@@ -11,7 +11,6 @@ the previous ones as they were.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from dataclasses import dataclass
 from json import JSONDecodeError, loads
@@ -24,7 +23,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from simplax.errors import UserError
-from simplax.train.files import sha256, sync, write_json, write_tensors, write_text
+from simplax.io.environment import versions
+from simplax.io.files import sha256, sync, write_json, write_tensors, write_text
 
 FORMAT = "simplax-checkpoint-1"
 WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
@@ -74,16 +74,6 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
     hashes = {name: sha256(folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
     state = {"format": FORMAT, "step": checkpoint.step, "versions": versions(), "sha256": hashes}
     write_json(folder / STATE, {**state, **checkpoint.state})
-
-
-def versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        own = version("simplax")
-    except PackageNotFoundError:
-        own = "unknown"
-    return {"simplax": own, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:

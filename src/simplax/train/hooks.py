@@ -10,7 +10,7 @@ from uuid import uuid4
 from torch import nn
 
 from simplax.errors import UserError
-from simplax.train.files import write_text
+from simplax.io.files import write_text
 
 _INSTALL = 'run `pip install "simplax[track]"`.'
 

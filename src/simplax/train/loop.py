@@ -16,17 +16,18 @@ import torch
 from torch import nn
 
 from simplax.errors import UserError
+from simplax.io.files import write_json, write_tensors
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
 from simplax.train.distributed import World, connect
-from simplax.train.files import write_json, write_tensors
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics, truncate
 from simplax.train.resume import Progress, check_same_start, collect, restore, settle_config, start_from
-from simplax.train.run import Run, Source
+from simplax.train.run import Run
 from simplax.train.step import NonFinite, Outcome, Stepper, micro_batches
 from simplax.train.validation import Metric, score, validate
+from simplax.typing import Source
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from simplax.errors import UserError
-from simplax.train.files import write_text
+from simplax.io.files import write_text
 from simplax.train.hooks import Hook
 
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
+from simplax.io.files import sha256, write_json
 from simplax.train import checkpoint as checkpoints
 from simplax.train.checkpoint import Checkpoint
-from simplax.train.files import sha256, write_json
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
-_PACKAGED = Path(__file__).parents[1] / "models"
+_PACKAGED = Path(__file__).parents[1] / "pretrained" / "models"
 
 
 @dataclass

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
-from torch import Tensor
+from typing import Literal
 
 from simplax.errors import UserError
 from simplax.train.optimizer import Optimizer
-from simplax.typing import Batch
-
-
-class Source(Protocol):
-    """Data as a function of global sample counters: what a counter means never depends on batch size or process."""
-
-    @property
-    def length(self) -> int: ...
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    def batch(self, indices: Tensor) -> Batch: ...
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from simplax.times import stratified
 from simplax.train.distributed import World, replicate, shard
 from simplax.train.ema import EMA
 from simplax.train.optimizer import normalise_and_clip
-from simplax.train.run import Run, Source
-from simplax.typing import Batch, StepContext
+from simplax.train.run import Run
+from simplax.typing import Batch, Source, StepContext
 
 _TRAINING = 0x7472  # folded into keys, so that no other user of a sample's counter draws the same noise
 

@@ -11,8 +11,8 @@ from torch import nn
 from simplax.random import Keys
 from simplax.times import stratified
 from simplax.train.distributed import World
-from simplax.train.run import Run, Source
-from simplax.typing import StepContext
+from simplax.train.run import Run
+from simplax.typing import Source, StepContext
 
 Metric = Callable[[nn.Module], dict[str, float]]
 _VALIDATION = 0x7661

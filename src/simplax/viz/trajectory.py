@@ -13,7 +13,7 @@ from simplax.viz.player import player_page
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
     from simplax.samplers import Samples
 
 _MOST_FRAMES = 201

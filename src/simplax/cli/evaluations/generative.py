@@ -12,7 +12,7 @@ from simplax.cli.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 
 def evaluate(
@@ -45,8 +45,8 @@ def evaluate(
     from simplax.evaluate.frontier.entrants import check, draw
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
-    from simplax.hub import from_pretrained
-    from simplax.manifest import manifest
+    from simplax.pretrained.manifest import manifest
+    from simplax.pretrained.model import from_pretrained
 
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")

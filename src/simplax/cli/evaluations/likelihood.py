@@ -10,10 +10,10 @@ import tyro
 from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 if TYPE_CHECKING:
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
     from simplax.typing import Batch
 
 
@@ -38,8 +38,8 @@ def evaluate(
     """
     import time
 
-    from simplax.hub import from_pretrained
-    from simplax.manifest import manifest
+    from simplax.pretrained.manifest import manifest
+    from simplax.pretrained.model import from_pretrained
 
     check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)

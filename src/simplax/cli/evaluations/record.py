@@ -16,8 +16,8 @@ Out = Annotated[
 
 def keep(record: dict[str, Any], name: str, model: Path, out: Path | None) -> str | None:
     """Write the manifest; a model directory that cannot be written to costs a word, not the result."""
-    from simplax.manifest import write
-    from simplax.stored import run_of
+    from simplax.io.manifest import write
+    from simplax.pretrained.stored import run_of
 
     if out is not None:
         return str(write(out, record))

@@ -11,11 +11,11 @@ from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
-from simplax.progress import progress
+from simplax.io.progress import progress
 
 if TYPE_CHECKING:
     from simplax.evaluate.sudoku import Score
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
 
 Clues = Annotated[
     tuple[int, ...] | None,
@@ -56,12 +56,12 @@ def evaluate(
     A puzzle is solved if the whole board is its only solution. In the prefix layout a board with wrong row separators
     counts as invalid. Nothing may be chosen by looking at the eval split: use --split dev for that.
     """
-    from simplax.config import encode
+    from simplax.config.run import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
     from simplax.evaluate.answers import compiled, sudoku_task
-    from simplax.hub import from_pretrained
-    from simplax.manifest import manifest
+    from simplax.pretrained.manifest import manifest
+    from simplax.pretrained.model import from_pretrained
 
     check_targets(out)
     concentration = read_eta(eta)

@@ -24,7 +24,7 @@ from simplax.data.cache import cache_directory
 from simplax.data.sudoku.generator import seed_stream
 from simplax.data.sudoku.puzzles import PuzzleSet
 from simplax.errors import UserError
-from simplax.progress import progress as show_progress
+from simplax.io.progress import progress as show_progress
 
 BASE_SEED = 42
 POOL_SIZE = 50_000

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simplax.errors import UserError
-from simplax.train.files import sha256
+from simplax.io.files import sha256
 
 Content = str | list[str] | np.ndarray  # text, cells of a row, or ready-made ids
 Cursor = tuple[int, int, int]  # file, where its document starts, where the next piece starts

@@ -20,8 +20,8 @@ from simplax.data.text.state import STATE, State, locked, resume
 from simplax.data.text.subwords import load_subwords, train_bpe
 from simplax.data.text.tokenizers import FILE, Characters, Integers, Tokenizer, Values, load_tokenizer
 from simplax.errors import UserError
-from simplax.progress import progress as bar
-from simplax.train.files import sha256, write_json
+from simplax.io.files import sha256, write_json
+from simplax.io.progress import progress as bar
 
 _SECONDS = 5.0  # between two states on disk: what a crash costs, never what it changes
 _BATCH = 1 << 20
@@ -181,7 +181,7 @@ def _until(pieces: Iterator[Piece], documents: int) -> Iterator[Piece]:
 def _finish(
     directory: Path, options: Options, jobs: list[Job], state: State, tokenizer: Tokenizer, per_shard: int
 ) -> None:
-    from simplax.manifest import environment
+    from simplax.io.manifest import environment
 
     splits: dict[str, Any] = {
         job.split: {

@@ -11,7 +11,7 @@ from typing import Any
 from simplax.data.text.shards import Shards
 from simplax.data.text.tokenizers import FILE, Tokenizer, load_tokenizer
 from simplax.errors import UserError
-from simplax.train.files import sha256
+from simplax.io.files import sha256
 
 MANIFEST = "manifest.json"
 FORMAT = "simplax-text-1"

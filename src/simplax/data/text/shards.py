@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from simplax.errors import UserError
-from simplax.train.files import sha256
+from simplax.io.files import sha256
 
 SHARD_BYTES = 1 << 28
 _LENGTHS = np.dtype("<u4")

@@ -12,7 +12,7 @@ from typing import Any
 from simplax.data.text.documents import START
 from simplax.data.text.tokenizers import FILE
 from simplax.errors import UserError
-from simplax.train.files import write_json
+from simplax.io.files import write_json
 
 STATE = "state.json"
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from simplax.data.text.documents import Content
 from simplax.errors import UserError
-from simplax.train.files import write_text
+from simplax.io.files import write_text
 
 FILE = "tokenizer.json"
 END = "<|endoftext|>"

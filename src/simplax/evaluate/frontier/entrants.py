@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from simplax.concentration import Concentration
-from simplax.config import encode
+from simplax.config.run import encode
 from simplax.data.text import Prepared
 from simplax.errors import UserError
 from simplax.evaluate.frontier.protocol import Protocol
 from simplax.evaluate.frontier.store import Drawn, sampling_code
-from simplax.hub import Model
 from simplax.methods.catalogue import CATALOGUE
+from simplax.pretrained.model import Model
 
 
 @dataclass(frozen=True)

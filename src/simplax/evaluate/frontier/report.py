@@ -9,8 +9,8 @@ from typing import Any
 from simplax.evaluate.frontier.matches import curves, data_row
 from simplax.evaluate.frontier.tables import LEGEND, columns_table, main_table, matched_table, summary
 from simplax.evaluate.frontier.texts import texts_page
-from simplax.manifest import write
-from simplax.train.files import write_text
+from simplax.io.files import write_text
+from simplax.io.manifest import write
 from simplax.viz.frontier import draw_frontier
 
 RESULT = "frontier.json"

@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from simplax.train.files import write_json
+from simplax.io.files import write_json
 
 # the code that decides which tokens are drawn, besides the method's and the sampler's own, and what is measured on them
 SAMPLING = (

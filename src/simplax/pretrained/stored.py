@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from simplax.config import RunConfig, from_json, load
+from simplax.config.run import RunConfig, from_json, load
 from simplax.errors import UserError
 from simplax.train import checkpoint
 

@@ -14,7 +14,7 @@ from simplax.errors import UserError
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
-    from simplax.hub import Model
+    from simplax.pretrained.model import Model
 
 _GAP = re.compile(r"<gap:(\d+)>")
 Span = tuple[int, int]

@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from simplax.config import RunConfig, from_json, load, to_json
+from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
-from simplax.stored import CONFIG, run_of
+from simplax.pretrained.stored import CONFIG, run_of
+from simplax.recipes.watch import KeepSamples, metric
 from simplax.train import Result, train
 from simplax.train.hooks import Hook
-from simplax.watch import KeepSamples, metric
 
 SAMPLING = ("sampling", "unconditional")
 """What may differ when a run goes on: it decides how the model is sampled, not its weights."""

@@ -6,17 +6,13 @@ import datetime
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from simplax.train.checkpoint import versions
-from simplax.train.files import write_json
-
-if TYPE_CHECKING:
-    from simplax.hub import Model
+from simplax.io.environment import versions
+from simplax.io.files import write_json
 
 FORMAT = "simplax-manifest-1"
 
@@ -38,30 +34,6 @@ def _program() -> str:
     if called.name in ("__main__.py", "simplax"):
         return "simplax"
     return called.name if called.is_absolute() else str(called)
-
-
-def manifest(
-    model: Model,
-    *,
-    sampler: Any = None,
-    num_steps: int | None = None,
-    nfe: float | None = None,
-    seeds: Sequence[int] | range | None = None,
-    **facts: Any,
-) -> dict[str, Any]:
-    """The record of one use of a model; `facts` are whatever else decides the result."""
-    from simplax.config import encode
-
-    sampling = {"sampler": encode(sampler), "num_steps": num_steps, "nfe": nfe} if sampler is not None else {}
-    return {
-        **environment(),
-        "model": model.describe(),
-        "device": str(model.device),
-        "dtype": {"network": model.dtype, "noise": "float64"},
-        **sampling,
-        "seeds": _compact(seeds),
-        **facts,
-    }
 
 
 def write(path: str | Path, record: dict[str, Any]) -> Path:
@@ -87,13 +59,3 @@ def _is_complete(path: Path) -> bool:
         return "result" in record and record.get("complete", True)
     except (OSError, ValueError, AttributeError, TypeError):
         return False
-
-
-def _compact(seeds: Sequence[int] | range | None) -> Any:
-    """Consecutive seeds as their first and their number."""
-    if seeds is None:
-        return None
-    values = list(seeds)
-    if values and values == list(range(values[0], values[0] + len(values))):
-        return {"first": values[0], "count": len(values)}
-    return values

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from simplax.config import RunConfig
+from simplax.config.run import RunConfig
 from simplax.errors import UserError
-from simplax.hub import Model
+from simplax.pretrained.model import Model
 from simplax.train.metrics import truncate
 from simplax.typing import Batch
 

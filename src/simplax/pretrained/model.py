@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from simplax import likelihood
-from simplax.codec import nearest
 from simplax.concentration import Concentration
-from simplax.config import RunConfig, SamplingDefaults, to_json
+from simplax.config.codec import nearest
+from simplax.config.run import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError
-from simplax.likelihood import Likelihood
-from simplax.manifest import environment, write
-from simplax.methods import Method
+from simplax.io.files import sha256, write_tensors
+from simplax.io.manifest import environment, write
+from simplax.methods import Method, likelihood
+from simplax.methods.likelihood import Likelihood
+from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
-from simplax.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
 from simplax.train.distributed import pick_device
-from simplax.train.files import sha256, write_tensors
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
@@ -260,7 +259,7 @@ def _in_order(drawn: Samples, rows: Tensor) -> Samples:
 
 def bundled() -> dict[str, Path]:
     """The models that come with the package, by name."""
-    root = Path(str(files("simplax"))) / "models"
+    root = Path(str(files("simplax.pretrained"))) / "models"
     return {path.name: path for path in sorted(root.glob("*")) if (path / CONFIG).is_file()}
 
 

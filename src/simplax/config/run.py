@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simplax import codec
 from simplax.concentration import Concentration, Constant, PerToken, Vanishing
+from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
 from simplax.nn import PRESETS, Architecture
