@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simplax.methods import METHODS
-from simplax.methods.catalogue import CATALOGUE
+from simplax.methods import CATALOGUE, METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

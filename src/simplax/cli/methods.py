@@ -13,10 +13,13 @@ def main(arguments: list[str]) -> None:
 
 
 def methods(*, json: Json = False) -> None:
-    """The ten methods: what each one noises, whether it has a likelihood, how it samples, where it comes from."""
-    from simplax.methods.catalogue import CATALOGUE
+    """The methods: what each one noises, whether it has a likelihood, how it samples, where it comes from."""
+    from simplax.methods import METHODS
 
-    rows = {name: asdict(facts) for name, facts in CATALOGUE.items()}
+    rows = {
+        name: {**asdict(method.facts), "likelihood": method.likelihood_kind()}
+        for name, method in METHODS.items()
+    }
     columns = ["latent", "likelihood", "sampler", "citation"]
     emit(
         json,

@@ -161,6 +161,8 @@ def _decode_dataclass(base: type, value: Any, families: Families, where: str) ->
     if base in families and ("kind" in fields or not dataclasses.is_dataclass(base)):
         member = _member(families[base], fields.pop("kind", None), where)
     cls: type = member if _is_class(member) else type(member)
+    if hasattr(cls, "modernised"):
+        fields = cls.modernised(fields)
     known = {f.name: f for f in _fields(cls)}
     prefix = f"{where}." if where else ""
     for key in fields:
