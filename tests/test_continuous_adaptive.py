@@ -45,17 +45,20 @@ def logistic(t: Tensor) -> Tensor:
 def simulate(
     options: Adaptation, batch: int, steps: int, high: float = 0.093
 ) -> tuple[AlphaTable, list[int]]:
-    """Refits of a schedule fed a loss that depends on alpha alone, as the trainer would call it."""
-    table, adaptive, refits = AlphaTable(high), Adaptive(options), []
+    """Refits of a schedule fed a loss that depends on alpha alone, as the trainer would call it after every step.
+
+    A refit belongs to the step that first uses it.
+    """
+    denoiser, refits = SphereDenoiser(5, 4, SMALL, high, options), [-1]
+    assert denoiser.adaptive is not None
     for step in range(steps):
-        if adaptive.due(step):
-            adaptive.refit(table, step)
-            refits.append(step)
         t = stratified(batch, 0, step)
         # the loss at a noise level, seen at the time at which the present schedule has that level
-        level = (high - table(t)) / (high - 1e-3)
-        adaptive.record(t, logistic(level), step)
-    return table, refits
+        level = (high - denoiser.alpha(t)) / (high - 1e-3)
+        denoiser.learn(t, logistic(level), step)
+        if int(denoiser.adaptive.refitted_at) != refits[-1]:
+            refits.append(int(denoiser.adaptive.refitted_at))
+    return denoiser.noise, [step for step in refits[1:] if step < steps]
 
 
 def test_the_published_setting_refits_from_step_1050_every_50() -> None:
@@ -112,19 +115,23 @@ def test_the_fixed_point_lies_between_base_and_even_information() -> None:
     assert len(refits) > 20
 
 
-def test_training_records_and_evaluation_does_not() -> None:
+def test_what_a_loss_observed_is_recorded_after_the_step_and_nowhere_else() -> None:
     denoiser = EAGER.build(5, 4, SMALL)
     assert isinstance(denoiser, SphereDenoiser) and denoiser.adaptive is not None
-    batch = Batch.of(Keys.from_seeds(range(8)).randint(5, 4))
+    given = torch.arange(4).expand(8, 4) == 0
+    batch = Batch.of(Keys.from_seeds(range(8)).randint(5, 4), given)
     context = StepContext(Keys.from_seeds(range(8)), stratified(8, 0, 0), 5)
     loss = EAGER.loss(denoiser, batch, context)
+    EAGER.loss(denoiser, batch, replace(context, training=False))
+    assert int(denoiser.adaptive.seen) == 0  # losses change nothing
+    EAGER.after_step(denoiser, loss.observations, 1)
+    assert int(denoiser.adaptive.seen) == 0  # before the warm-up is over nothing is kept
+    EAGER.after_step(denoiser, loss.observations, 5)
     assert int(denoiser.adaptive.seen) == 8
     times, losses = denoiser.adaptive.records[:, :8]
     torch.testing.assert_close(times, EAGER.times(context.u))
-    torch.testing.assert_close(losses, loss.per_token.detach().mean(-1).double())
-    with torch.no_grad():
-        EAGER.loss(denoiser, batch, context)
-    EAGER.loss(denoiser.eval(), batch, context)
+    torch.testing.assert_close(losses, loss.per_token.detach()[:, 1:].mean(-1).double())
+    SFLM().after_step(denoiser, loss.observations, 6)  # the plain method learns nothing
     assert int(denoiser.adaptive.seen) == 8
 
 

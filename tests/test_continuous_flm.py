@@ -94,7 +94,6 @@ def test_no_noise_tensor_has_an_entry_per_category(method: Method, monkeypatch: 
         denoiser,
         (2, length),
         sampler=method.sampler(),
-        schedule=method.schedule,
         num_steps=3,
         vocab_size=size,
         seeds=[0, 1],
@@ -110,7 +109,7 @@ def test_the_sampler_is_the_chain_on_one_hot_vectors() -> None:
     assert isinstance(denoiser, OneHotDenoiser)
     for parameter in denoiser.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    keys = Keys.from_seeds([5, 6]).fold_in(0).fold_in(1)
+    keys = Keys.from_seeds([5, 6]).stream("init").stream("start")
     z = keys.normal(length, size, dtype=torch.float64)
     times = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
     gammas = F.flm_gamma(times, size)
@@ -122,7 +121,6 @@ def test_the_sampler_is_the_chain_on_one_hot_vectors() -> None:
         denoiser,
         (2, length),
         sampler=FLM().sampler(),
-        schedule=FLM().schedule,
         num_steps=steps,
         vocab_size=size,
         seeds=[5, 6],

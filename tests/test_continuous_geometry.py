@@ -12,10 +12,10 @@ from torch import Tensor
 
 from simplax import functional as F
 from simplax.functional._splines import pchip, pchip_derivative, smooth
-from simplax.nn.vectors import unit
 from simplax.processes.embedding import ddim_step, noised
 from simplax.processes.hybrid import revealed
-from simplax.processes.sphere import corrupt, move, step_fraction, uniform_points
+from simplax.processes.sphere import NEAR, corrupt, mean_tangent, step_fraction, uniform_points
+from simplax.processes.vectors import unit
 from simplax.random import Keys
 from strategies import thorough
 
@@ -35,6 +35,11 @@ def away(a: Tensor, b: Tensor) -> bool:
 def logarithm(z: Tensor, e: Tensor) -> Tensor:
     """Log_z(e) as the velocity under certainty."""
     return F.sphere_velocity(z, e, torch.ones(*z.shape[:-1], 1))
+
+
+def move(z: Tensor, rows: Tensor, probs: Tensor, fraction: Tensor) -> Tensor:
+    """A step of the sampler: a share of the way along the mean tangent vector."""
+    return F.sphere_exp(z, fraction * mean_tangent(z, rows, probs))
 
 
 @given(seeds, st.integers(2, 9), fractions)
@@ -77,6 +82,35 @@ def test_velocity_is_the_mean_of_logarithms(seed: int, width: int, size: int) ->
     assert bool(((velocity * z).sum(-1).abs() < 1e-8).all())
     moved = F.sphere_exp(z, velocity)
     torch.testing.assert_close(moved.norm(dim=-1), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-10)
+
+
+@given(seeds, st.integers(2, 9), st.integers(2, 6))
+@thorough
+def test_the_samplers_velocity_is_the_definition_in_the_precision_of_the_table(
+    seed: int, width: int, size: int
+) -> None:
+    z, rows = points(seed, 3, width), points(seed + 1, size, width)
+    # in float32 the angle to a token opposite is known to a few digits only, by either formula
+    assume(bool(((z @ rows.T) > -0.99).all()))
+    probs = torch.softmax(Keys.from_seeds([seed]).normal(3, size, dtype=torch.float64)[0], -1)
+    expected = F.sphere_velocity(z, rows, probs)
+    for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-5)):
+        found = mean_tangent(z[None], rows.to(dtype), probs[None])[0]
+        assert found.dtype is torch.float64
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_samplers_velocity_near_a_token(dtype: torch.dtype) -> None:
+    """Across the seam where the angle's ratio is taken from its series, the tangent is the arc itself."""
+    e, away = torch.eye(4, dtype=torch.float64)[:2]
+    for lack in (0.0, 1e-12, 1e-7, 0.5 * NEAR, 0.999 * NEAR, 1.001 * NEAR, 3 * NEAR, 0.1):
+        angle = math.acos(1 - lack)
+        z = math.cos(angle) * e + math.sin(angle) * away
+        towards = math.cos(angle + math.pi / 2) * e + math.sin(angle + math.pi / 2) * away
+        found = mean_tangent(z[None, None], e[None].to(dtype), torch.ones(1, 1, 1))[0, 0]
+        tolerance = 1e-6 if dtype is torch.float32 else 1e-9
+        torch.testing.assert_close(found, -angle * towards, rtol=0, atol=tolerance)
 
 
 @given(seeds, st.floats(0.001, 0.9), fractions)

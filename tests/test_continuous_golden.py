@@ -13,10 +13,10 @@ from simplax.methods import CANDI, FLM, SFLM, LangFlow, SFLMAdaptive
 from simplax.nn import PRESETS, Architecture
 from simplax.nn.langflow import EmbeddingDenoiser
 from simplax.nn.sflm import AlphaTable
-from simplax.nn.vectors import unit
 from simplax.processes.embedding import ddim_step
 from simplax.processes.onehot import euler_step
-from simplax.processes.sphere import step_fraction
+from simplax.processes.sphere import mean_tangent, step_fraction
+from simplax.processes.vectors import unit
 
 
 def tensor(values: object) -> Tensor:
@@ -119,6 +119,8 @@ def test_sphere() -> None:
         ],
         1e-10,
     )
+    close(mean_tangent(Z[None], ROWS, P[None])[0], velocity.tolist(), 1e-10)
+    close(mean_tangent(Z[None], ROWS.float(), P[None])[0], velocity.tolist(), 1e-6)
     fraction = step_fraction(tensor(0.02), tensor(0.05))
     close(fraction, 0.0306122449, 1e-10)
     close(

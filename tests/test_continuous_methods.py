@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from simplax import recipes
 from simplax.methods import (
     CANDI,
-    CATALOGUE,
     FLM,
     METHODS,
     SFLM,
@@ -26,8 +25,8 @@ from simplax.methods import (
     likelihood,
 )
 from simplax.nn import Architecture
-from simplax.nn.vectors import unit
 from simplax.pretrained import model as hub
+from simplax.processes.vectors import unit
 from simplax.random import Keys
 from simplax.recipes.launch import build, launch
 from simplax.samplers import GeodesicEuler
@@ -69,7 +68,6 @@ def draw(name: str, denoiser: Any, seeds: list[int], num_steps: int = 6, **optio
         denoiser,
         (len(seeds), options.pop("length", 8)),
         sampler=options.pop("sampler", method.sampler()),
-        schedule=method.schedule,
         num_steps=num_steps,
         vocab_size=5,
         seeds=seeds,
@@ -81,7 +79,8 @@ def draw(name: str, denoiser: Any, seeds: list[int], num_steps: int = 6, **optio
 def test_registered_and_described(name: str) -> None:
     assert type(METHODS[name]()) is type(QUICK[name])
     bound = "bound" if isinstance(METHODS[name](), HasLikelihood) else "none"
-    assert CATALOGUE[name].likelihood == bound
+    assert METHODS[name].likelihood_kind() == bound == ("bound" if name == "langflow" else "none")
+    assert all((facts := METHODS[name].facts).__dict__.values()) and "202" in facts.citation
     assert {f"{family}-{name}" for family in ("toy", "sudoku4", "sudoku-paper")} <= set(recipes.RECIPES)
 
 
@@ -157,18 +156,19 @@ def test_velocity_options() -> None:
         GeodesicEuler(top_k=0)
 
 
+@pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_loss_is_per_sample_and_zero_where_not_scored(name: str) -> None:
+def test_loss_is_per_sample_and_zero_where_not_scored(name: str, training: bool) -> None:
     method, denoiser = QUICK[name], fresh(name)
     tokens = Keys.from_seeds(range(6)).randint(5, 8)
     given = torch.arange(8) < 3
     whole = Batch.of(tokens, given.expand(6, 8))
-    context = StepContext(Keys.from_seeds(range(6)), stratified(6, 0, 0), 0)
+    context = StepContext(Keys.from_seeds(range(6)), stratified(6, 0, 0), 0, training)
     loss = method.loss(denoiser, whole, context)
     assert loss.per_token.shape == (6, 8) and bool((loss.per_token >= 0).all())
     assert not loss.per_token[:, :3].any() and torch.equal(loss.scored, whole.scored)
     part = Batch.of(tokens[2:4], given.expand(2, 8))
-    inner = StepContext(Keys(context.keys.state[2:4]), context.u[2:4], 0)
+    inner = StepContext(Keys(context.keys.state[2:4]), context.u[2:4], 0, training)
     alone = method.loss(denoiser, part, inner)
     torch.testing.assert_close(alone.per_token, loss.per_token[2:4], rtol=1e-4, atol=1e-5)
 
@@ -179,26 +179,50 @@ def test_every_parameter_learns(name: str) -> None:
     denoiser = fresh(name).train()
     batch = Batch.of(Keys.from_seeds(range(32)).randint(5, 8))
     context = StepContext(Keys.from_seeds(range(32)), stratified(32, 0, 0), 20)
-    QUICK[name].loss(denoiser, batch, context).mean().backward()
+    loss = QUICK[name].loss(denoiser, batch, context)
+    (loss.per_token.sum() + (0.0 if loss.auxiliary is None else loss.auxiliary)).backward()
     for parameter_name, parameter in denoiser.named_parameters():
         assert parameter.grad is not None and bool(parameter.grad.abs().sum() > 0), parameter_name
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loss_changes_nothing(name: str) -> None:
+    """Neither weights nor schedules nor records nor the global generator: the same again is the same."""
+    denoiser = fresh(name).train()
+    before = {key: value.clone() for key, value in denoiser.state_dict().items()}
+    generator = torch.get_rng_state()
+    batch = Batch.of(Keys.from_seeds(range(8)).randint(5, 8))
+    context = StepContext(Keys.from_seeds(range(8)), stratified(8, 0, 0), 1000)
+    one, two = (QUICK[name].loss(denoiser, batch, context).per_token for _ in range(2))
+    assert torch.equal(one, two) and torch.equal(generator, torch.get_rng_state())
+    assert all(torch.equal(value, before[key]) for key, value in denoiser.state_dict().items())
+
+
+@pytest.mark.parametrize("carry", ["probabilities", "hidden"])
 @pytest.mark.parametrize("name", ["candi", "flm", "sflm"])
-def test_self_conditioning_is_fed_by_the_loop(name: str) -> None:
-    architecture = replace(SMALL, carry="probabilities")
-    denoiser = fresh(name, architecture)
+def test_self_conditioning_is_fed_by_the_loop(name: str, carry: str) -> None:
+    denoiser = fresh(name, replace(SMALL, carry=carry))  # type: ignore[arg-type]
+    keyword = {"probabilities": "self_condition", "hidden": "carry"}[carry]
     fed: list[bool] = []
-    denoiser.register_forward_pre_hook(
-        lambda module, args, kwargs: fed.append("self_condition" in kwargs), with_kwargs=True
+    handle = denoiser.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(keyword in kwargs), with_kwargs=True
     )
     draw(name, denoiser, [0, 1], 4)
     assert fed == [False, True, True, True]
+    handle.remove()
     batch = Batch.of(Keys.from_seeds(range(8)).randint(5, 8))
     context = StepContext(Keys.from_seeds(range(8)), stratified(8, 0, 0), 0)
     loss = QUICK[name].loss(denoiser.train(), batch, context)
-    (gradient,) = torch.autograd.grad(loss.mean(), [denoiser.trunk.self_condition_map.weight])  # type: ignore[union-attr]
+    trunk: Any = denoiser.trunk
+    reader = trunk.self_condition_map if carry == "probabilities" else trunk.carry_norm
+    with torch.no_grad():  # fresh ones read nothing
+        reader.weight.normal_(generator=torch.Generator().manual_seed(0))
+    shown = QUICK[name].loss(denoiser.train(), batch, context)
+    (gradient,) = torch.autograd.grad(shown.mean(), [reader.weight])
     assert bool(gradient.abs().sum() > 0)
+    chosen = context.keys.stream("carry").uniform(1)[:, 0] < (0.5 if carry == "probabilities" else 0.9)
+    moved = (shown.per_token - loss.per_token).abs().amax(-1) > 1e-6
+    assert int(moved.sum()) > 0 and not moved[~chosen].any()
 
 
 def test_a_network_without_vectors_is_refused() -> None:
@@ -248,8 +272,15 @@ THRESHOLDS = {"candi": 0.75, "flm": 0.85, "langflow": 1.0, "sflm": 0.35, "sflm_a
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_the_markov_chain(name: str, tmp_path: Path) -> None:
     optimizer = Optimizer("muon", learning_rate=5e-3, matrix_learning_rate=0.02, warmup=5)
+    steps = 150 if name == "langflow" else 90  # its network is silent until the skip has faded in
     run = Run(
-        steps=90, batch_size=64, optimizer=optimizer, ema=0.9, precision="float32", log_every=30, save_every=0
+        steps=steps,
+        batch_size=64,
+        optimizer=optimizer,
+        ema=0.9,
+        precision="float32",
+        log_every=30,
+        save_every=0,
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -261,7 +292,8 @@ def test_learns_the_markov_chain(name: str, tmp_path: Path) -> None:
     # more than half of the way from random tokens to the chain's own entropy
     assert chain_surprise(tokens) < 0.5 * (uniform + TASK.entropy())
     if name == "sflm_adaptive":
-        assert int(denoiser.adaptive.refits) == 5  # type: ignore[union-attr]
+        # for step 40 and every tenth, the last after the last step
+        assert int(denoiser.adaptive.refits) == 6  # type: ignore[union-attr]
     if name == "langflow":
         check_bound(denoiser)
 

@@ -29,7 +29,7 @@ class VectorProcess(Process, abc.ABC):
 
     @property
     def size(self) -> int:
-        return int(self.network.output_size)
+        return len(self.rows)
 
     @classmethod
     def around(cls: type[Own], denoiser: Any, schedule: Schedule | None, prior: Prior) -> Own:
