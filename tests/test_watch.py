@@ -74,7 +74,7 @@ class Knows(torch.nn.Module):
     def __init__(self, batch: Batch, right: int, size: int) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(1))
-        self.batch, self.right, self.size = batch, right, size
+        self.batch, self.right, self.size, self.vocab_size = batch, right, size, size
 
     def forward(self, z: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         answers = self.batch.tokens.clone()
