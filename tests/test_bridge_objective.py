@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -271,10 +271,15 @@ def test_methods_agree_where_they_must() -> None:
 
 def test_a_finite_step_tends_to_the_density() -> None:
     batch, context = problem()
-    density = Simplax(concentration=0.5).loss(Table(), batch, context).per_token
+    t = ((context.u * 100).floor() + 1) / 100  # a time of all four chains
+    density = Simplax(concentration=0.5, times=TimeLaw(0.0, 1.0))
+    density = density.loss(Table(), batch, replace(context, u=t)).per_token
     errors = []
     for num_steps in (100, 200, 400, 800):
-        step = Simplax(concentration=0.5, step=FiniteStep(num_steps=num_steps)).loss(Table(), batch, context)
+        just_before = replace(context, u=t - 0.5 / num_steps)
+        step = Simplax(concentration=0.5, step=FiniteStep(num_steps=num_steps)).loss(
+            Table(), batch, just_before
+        )
         errors.append((step.per_token - density).abs().max().item())
     assert all(0.4 < late / early < 0.6 for early, late in itertools.pairwise(errors)), errors
 
@@ -313,7 +318,7 @@ def test_what_methods_refuse() -> None:
         FiniteStep("bridge", 0)
     with pytest.raises(ValueError, match="tight_joint is not linear in w"):
         Simplax(step=FiniteStep("tight_joint"))
-    for options in ({"times": TimeLaw(0.0)}, {"concentration": 0.0}, {"concentration": Vanishing(until=0.1)}):
+    for options in ({"concentration": 0.0}, {"concentration": Vanishing(until=0.1)}):
         with pytest.raises(ValueError, match="loose_joint has a simplex state as its target"):
             Simplax(step=FiniteStep("loose_joint"), **options)
     with pytest.raises(ValueError, match="must have an attribute vocab_size"):

@@ -43,9 +43,7 @@ def log_likelihood(method: AR, denoiser: torch.nn.Module, tokens: torch.Tensor) 
 def draw(method: AR, denoiser: Any, count: int, **options: Any) -> Any:
     sampler = options.pop("sampler", method.sampler())
     seeds = torch.arange(count)
-    return sample(
-        denoiser, (count, L), sampler=sampler, schedule=method.schedule, vocab_size=K, seeds=seeds, **options
-    )
+    return sample(denoiser, (count, L), sampler=sampler, vocab_size=K, seeds=seeds, **options)
 
 
 def test_probabilities_of_all_sequences_sum_to_one() -> None:

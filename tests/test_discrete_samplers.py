@@ -12,8 +12,11 @@ from torch import Tensor
 import failure_budget
 import toy
 from simplax.concentration import PerToken
-from simplax.processes.prediction import Prediction
+from simplax.nn.network import Chain
+from simplax.processes.base import TokenProcess
+from simplax.processes.masked import MaskedProcess
 from simplax.processes.prior import Prior
+from simplax.processes.uniform import UniformProcess
 from simplax.random import Keys
 from simplax.samplers import (
     Ancestral,
@@ -64,12 +67,13 @@ def pairs(law: Tensor) -> Tensor:
 
 
 def exact_law(
-    denoiser: Any, noise: str, times: Tensor, kappas: Tensor, last: str | None = None
+    denoiser: Any, process: type[TokenProcess], times: Tensor, kappas: Tensor, last: str | None = None
 ) -> tuple[Tensor, int]:
     """Law of the chain's result over all states, and their alphabet."""
-    size, law = (toy.K, uniform_law) if noise == "uniform" else (toy.K + 1, masked_law)
+    uniform = process is UniformProcess
+    size, law = (toy.K, uniform_law) if uniform else (toy.K + 1, masked_law)
     z = toy.states(size)
-    start = torch.full((size,), 1 / size, dtype=torch.float64) if noise == "uniform" else EYE[3]
+    start = torch.full((size,), 1 / size, dtype=torch.float64) if uniform else EYE[3]
     current = torch.outer(start, start).flatten()
     alpha = SCHEDULE.alpha(times)
 
@@ -83,7 +87,10 @@ def exact_law(
         current = current @ pairs(law(x_hat(times[-1]), z, 1.0, float(alpha[-1]), 1.0))
     if last == "greedy":
         best = x_hat(times[-1]).argmax(-1)
-        best = torch.where(z == toy.MASK, best, z) if noise == "masked" else best
+        best = torch.where(z == toy.MASK, best, z) if not uniform else best
+        current = current @ pairs(EYE[best][..., :size])
+    if last == "posterior_argmax":
+        best = law(x_hat(times[-1]), z, 1.0, float(alpha[-1]), 1.0).argmax(-1)
         current = current @ pairs(EYE[best][..., :size])
     return current, size
 
@@ -93,17 +100,19 @@ CASES: dict[str, tuple[Sampler[Any], Any]] = {
     "ancestral": (Ancestral(), UNIFORM),
     "ancestral, posterior end": (Ancestral(times=Grid(end=0.2), last="posterior"), UNIFORM),
     "ancestral, greedy end": (Ancestral(times=Grid(end=0.2), last="greedy"), UNIFORM),
+    "ancestral, likeliest end": (Ancestral(times=Grid(end=0.5), last="posterior_argmax"), UNIFORM),
     "masked": (MaskedAncestral(), MASKED),
+    "masked, likeliest end": (MaskedAncestral(times=Grid(end=0.3), last="posterior_argmax"), MASKED),
     "masked, unfinished": (MaskedAncestral(times=Grid(end=0.3)), MASKED),
     "masked, posterior end": (MaskedAncestral(times=Grid(end=0.3), last="posterior"), MASKED),
     "masked, greedy end": (MaskedAncestral(times=Grid(end=0.3), last="greedy"), MASKED),
     "psi": (Psi(kappa=Fixed(0.7)), UNIFORM),
     "psi, pure corrector": (Psi(kappa=Fixed(0.0), times=Grid(end=0.1), last="posterior"), UNIFORM),
-    "psi, masked": (Psi(noise="masked", kappa=Fixed(0.6)), MASKED),
-    "psi, greedy end": (Psi(noise="masked", kappa=Fixed(0.6), times=Grid(end=0.2), last="greedy"), MASKED),
-    "remasking": (Psi(noise="masked", kappa=Remask(0.1)), MASKED),
-    "capped": (Psi(noise="masked", kappa=MaxCapped(0.2)), MASKED),
-    "rescaled": (Psi(noise="masked", kappa=MaxRescale(0.3)), MASKED),
+    "psi, masked": (Psi(kappa=Fixed(0.6)), MASKED),
+    "psi, greedy end": (Psi(kappa=Fixed(0.6), times=Grid(end=0.2), last="greedy"), MASKED),
+    "remasking": (Psi(kappa=Remask(0.1)), MASKED),
+    "capped": (Psi(kappa=MaxCapped(0.2)), MASKED),
+    "rescaled": (Psi(kappa=MaxRescale(0.3)), MASKED),
     "segments": (Psi(kappa=Segments(middle=Fixed(0.5))), UNIFORM),
     "plateau": (Psi(kappa=Fixed(0.8), times=Plateau(0.4, 0.4, 0.3), last="posterior"), UNIFORM),
     "marginal re-anchoring": (marginal_reanchor(1.0), UNIFORM),
@@ -111,11 +120,17 @@ CASES: dict[str, tuple[Sampler[Any], Any]] = {
 }
 
 
-def parts(sampler: Any, num_steps: int) -> tuple[str, Tensor, Tensor]:
+def process_of(denoiser: Any) -> type[TokenProcess]:
+    """What the exact networks undo; a wrong one is wrong about the same."""
+    exact = getattr(denoiser, "denoiser", denoiser)
+    return MaskedProcess if isinstance(exact, toy.Masked) else UniformProcess
+
+
+def parts(sampler: Any, num_steps: int) -> tuple[Tensor, Tensor]:
     times = sampler.times(num_steps)
     if isinstance(sampler, Psi):
-        return sampler.noise, times, sampler.kappa(times, SCHEDULE, num_steps)
-    return ("masked" if isinstance(sampler, MaskedAncestral) else "uniform"), times, torch.ones_like(times)
+        return times, sampler.kappa(times, SCHEDULE, num_steps)
+    return times, torch.ones_like(times)
 
 
 def draw(sampler: Sampler[Any], denoiser: Any, num_steps: int | None, count: int = COUNT) -> Any:
@@ -124,6 +139,7 @@ def draw(sampler: Sampler[Any], denoiser: Any, num_steps: int | None, count: int
         (count, toy.L),
         sampler=sampler,
         schedule=SCHEDULE,
+        process=sampler.undoes[0] if len(sampler.undoes) == 1 else process_of(denoiser),
         num_steps=num_steps,
         vocab_size=toy.K,
         seeds=torch.arange(count),
@@ -134,8 +150,8 @@ def test_samples_have_the_law_of_their_chain() -> None:
     p_values = {}
     for name, (sampler, denoiser) in CASES.items():
         for num_steps in (1, 2, 4, 8):
-            noise, times, kappas = parts(sampler, num_steps)
-            expected, size = exact_law(denoiser, noise, times, kappas, sampler.last)  # type: ignore[attr-defined]
+            times, kappas = parts(sampler, num_steps)
+            expected, size = exact_law(denoiser, process_of(denoiser), times, kappas, sampler.last)  # type: ignore[attr-defined]
             counts = toy.law(draw(sampler, denoiser, num_steps).tokens, size)
             p_values[f"{name}, {num_steps} steps"] = failure_budget.chi_square(counts, expected)
     failure_budget.accept(p_values)
@@ -143,38 +159,27 @@ def test_samples_have_the_law_of_their_chain() -> None:
 
 def one_step(sampler: Any, denoiser: Any, per_state: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Counts of where one step of the sampler leads from every state, the states, and alpha at both ends."""
-    size = toy.K if parts(sampler, 1)[0] == "uniform" else toy.K + 1
+    process = process_of(denoiser).around(denoiser, SCHEDULE, Prior(toy.K))
+    size = toy.K if isinstance(process, UniformProcess) else toy.K + 1
     z = toy.states(size).repeat_interleave(per_state, 0)
-    setting = Setting(len(z), toy.L, Prior(toy.K), SCHEDULE, 1)
+    setting = Setting(len(z), toy.L, 1, process)
     state = sampler.pin(
         sampler.init(setting, Keys.from_seeds(torch.arange(len(z)))), z, torch.ones_like(z).bool()
     )
     t, s = sampler.grid(1)
     keys = Keys.from_seeds(torch.arange(len(z))).fold_in(1)
-    after = sampler.tokens(sampler.step(state, Network(denoiser), t, s, setting, keys))
+    after = sampler.tokens(sampler.step(state, Chain(denoiser, toy.K), t, s, setting, keys))
     counts = torch.stack([toy.law(chunk, size) for chunk in after.split(per_state)])
     return counts, toy.states(size), SCHEDULE.alpha(s), SCHEDULE.alpha(t)
 
 
-class Network:
-    """What samplers need of the loop's network, for calling a step by hand."""
-
-    self_conditioning = False
-
-    def __init__(self, denoiser: Any) -> None:
-        self.denoiser = denoiser
-
-    def __call__(self, z: Tensor, t: Tensor, *, rows: Tensor | None = None, **context: Any) -> Prediction:
-        return Prediction(self.denoiser(z, t.expand(len(z))))
-
-
 STEPS = Grid(start=0.7, end=0.3)
 ONE_STEP = {
-    "ancestral": Ancestral(times=STEPS),
-    "masked": MaskedAncestral(times=STEPS),
+    "ancestral": (Ancestral(times=STEPS), UNIFORM),
+    "masked": (MaskedAncestral(times=STEPS), MASKED),
     **{
-        f"psi {noise} {kappa}": Psi(noise, kappa, STEPS)
-        for noise in ("uniform", "masked")
+        f"psi {type(exact).__name__} {kappa}": (Psi(kappa, STEPS), exact)
+        for exact in (UNIFORM, MASKED)
         for kappa in (Fixed(0.0), Fixed(0.7), FromEta(2.0), Remask(0.1), MaxCapped(0.2), MaxRescale(0.5))
     },
 }
@@ -183,12 +188,12 @@ ONE_STEP = {
 @pytest.mark.parametrize("name", ONE_STEP)
 def test_one_step_from_every_state(name: str) -> None:
     """Sharper than the end of a chain, whose law hardly depends on kappa."""
-    sampler = ONE_STEP[name]
-    noise, _, kappas = parts(sampler, 1)
-    denoiser = toy.perturbed(UNIFORM if noise == "uniform" else MASKED, 1.0)
+    sampler, exact = ONE_STEP[name]
+    _, kappas = parts(sampler, 1)
+    denoiser = toy.perturbed(exact, 1.0)
     counts, z, a_s, a_t = one_step(sampler, denoiser, 8000)
     x_hat = denoiser(z, torch.full((len(z),), 0.7, dtype=torch.float64)).softmax(-1)
-    law = uniform_law if noise == "uniform" else masked_law
+    law = uniform_law if exact is UNIFORM else masked_law
 
     def rows(kappa: float) -> list[float]:
         table = pairs(law(x_hat, z, float(a_s), float(a_t), kappa))
@@ -201,7 +206,7 @@ def test_one_step_from_every_state(name: str) -> None:
 
 def distance(sampler: Any, denoiser: Any, num_steps: int) -> float:
     """Total variation between the chain's exact law and the data's."""
-    law, size = exact_law(denoiser, *parts(sampler, num_steps), sampler.last)
+    law, size = exact_law(denoiser, process_of(denoiser), *parts(sampler, num_steps), sampler.last)
     target = torch.nn.functional.pad(toy.JOINT, (0, size - toy.K, 0, size - toy.K)).flatten()
     return 0.5 * float((law - target).abs().sum())
 
@@ -212,7 +217,7 @@ def distance(sampler: Any, denoiser: Any, num_steps: int) -> float:
         (Ancestral(), UNIFORM),
         (MaskedAncestral(), MASKED),
         (marginal_reanchor(PerToken(2.0)), UNIFORM),
-        (Psi(noise="masked", kappa=FromEta(PerToken(2.0))), MASKED),
+        (Psi(kappa=FromEta(PerToken(2.0))), MASKED),
     ],
 )
 def test_consistent_samplers_converge_as_one_over_n(sampler: Any, denoiser: Any) -> None:
@@ -226,7 +231,7 @@ def test_consistent_samplers_converge_as_one_over_n(sampler: Any, denoiser: Any)
     [
         (marginal_reanchor(1.0), UNIFORM),
         (Psi(kappa=Fixed(0.0)), UNIFORM),
-        (Psi("masked", Fixed(0.5)), MASKED),
+        (Psi(Fixed(0.5)), MASKED),
     ],
 )
 def test_a_fixed_share_of_redraws_converges_slowly(sampler: Any, denoiser: Any) -> None:
@@ -288,9 +293,7 @@ def test_steps_that_leave_no_choice_are_checked() -> None:
         draw(Ancestral(), UNIFORM, None, 4)
 
 
-@pytest.mark.parametrize(
-    "build", [lambda: MaskedAncestral(last="best"), lambda: Psi(noise="wind"), lambda: Psi(last="x")]
-)
+@pytest.mark.parametrize("build", [lambda: MaskedAncestral(last="best"), lambda: Psi(last="x")])
 def test_unknown_options_are_refused(build: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match="choose"):
         build()

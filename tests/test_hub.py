@@ -147,11 +147,13 @@ class Known(HasLikelihood):
 
     exact_likelihood = True
 
-    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext, *, carry: bool = True) -> Loss:
         value = 1.0 + (batch.tokens[:, :1] % 2).double().expand(batch.tokens.shape)
         return Loss(torch.where(batch.scored, value, 0.0), batch.scored)
 
-    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def boundary_terms(
+        self, denoiser: nn.Module, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         return Loss(torch.zeros(batch.tokens.shape), batch.scored)
 
 
@@ -172,7 +174,7 @@ def test_the_bound_of_a_network_that_knows_nothing_is_log_k() -> None:
     tokens = model.task.validation().batch(torch.arange(2000)).tokens
     value = nll(model.method, Uniform(), tokens, draws=8, seed=3)
     assert abs(value.nats_per_token - math.log(5)) < 6 * value.monte_carlo_error
-    assert value.monte_carlo_error < 0.02
+    assert value.monte_carlo_error < 0.04
     assert 0 < value.boundary_terms < 0.02
     assert not value.exact
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from failure_budget import accept, chi_square
 from simplax.random import _GOLDEN, _MIX_1, _MIX_2, Keys, _shift_right, categorical, mix64
@@ -87,12 +87,35 @@ def test_a_samples_noise_depends_on_its_seed_alone(order: list[int], cut: int) -
     assert torch.equal(parts, whole[order])
 
 
-def test_torch_generators_follow_the_sample_too() -> None:
-    def draws(seeds: list[int]) -> list[float]:
-        return [torch.rand(1, generator=g).item() for g in Keys.from_seeds(seeds).generators()]
+def test_gamma_variates_follow_the_sample_and_all_of_its_seed() -> None:
+    def draws(states: list[int]) -> list[float]:
+        return Keys(torch.tensor(states)).log_gamma(torch.full((len(states), 1), 0.3)).flatten().tolist()
 
     assert draws([4, 9]) == draws([9, 4])[::-1]
-    assert len(set(draws(list(range(500))))) == 500
+    # the same lower half: a generator seeded with 32 bits would not tell these apart
+    assert len(set(draws([5 + (n << 32) for n in range(500)]))) == 500
+
+
+@pytest.mark.parametrize("shape", [1e-3, 0.2, 1.0, 7.5])
+def test_gamma_variates_have_their_law(shape: float) -> None:
+    drawn = Keys.from_seeds(range(4000)).log_gamma(torch.full((4000, 5), shape)).flatten()
+
+    def cdf(v: np.ndarray) -> np.ndarray:
+        """P(log G < v); far below, where exp underflows, e^(a v) / Gamma(a + 1)."""
+        return np.where(
+            v < -50, np.exp(shape * v - special.gammaln(shape + 1)), stats.gamma.cdf(np.exp(v), shape)
+        )
+
+    result = stats.kstest(drawn.numpy(), cdf)
+    accept([result.pvalue])
+
+
+def test_streams_have_names() -> None:
+    keys = Keys.from_seeds([1, 2])
+    assert torch.equal(keys.stream("time").state, keys.stream("time").state)
+    assert torch.equal(keys.stream("step", 3).state, keys.stream("step").fold_in(3).state)
+    names = [keys.stream("time"), keys.stream("corrupt"), keys.fold_in(0), keys.stream("time", 0), keys]
+    assert len({int(k.state[0]) for k in names}) == len(names)
 
 
 def unmix64(y: int) -> int:

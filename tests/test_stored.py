@@ -14,18 +14,16 @@ from safetensors.torch import load_file
 from simplax import recipes
 from simplax.cli import main
 from simplax.cli.train import SECTIONS
-from simplax.concentration import PerToken
 from simplax.config.run import RunConfig, SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, compiled
-from simplax.methods import AR, CANDI, FLM, MDLM, SFLM, UDLM, Duo, LangFlow
-from simplax.methods import Simplax as SimplaxMethod
+from simplax.methods import MDLM, METHODS, UDLM, Duo
 from simplax.pretrained import model as hub
 from simplax.pretrained.model import Model, from_pretrained
+from simplax.processes.masked import MaskedProcess
 from simplax.recipes.launch import build, launch, repeats
-from simplax.samplers import Ancestral, Psi, Simplax
-from simplax.samplers.adjust import adjusted
+from simplax.samplers import Ancestral, Psi, Simplax, sample
 from simplax.train import resume
 from sudoku_models import Arbitrary, model
 
@@ -218,23 +216,17 @@ def test_the_number_of_steps_is_what_was_asked_for() -> None:
         assert drawn.num_steps == 5 and drawn.nfe == 5
 
 
-def test_samplers_of_another_noise_are_refused() -> None:
-    for method, wrong in (
-        (MDLM(), Psi()),
-        (MDLM(), Ancestral()),
-        (UDLM(), Psi("masked")),
-        (FLM(), Ancestral()),
-    ):
-        with pytest.raises(ValueError, match="undoes another noise"):
-            method.check_sampler(wrong)
-    for method in (MDLM(), UDLM(), SimplaxMethod(), FLM(), CANDI(), AR(), SFLM(), LangFlow()):
-        method.check_sampler(method.sampler())
-    MDLM().check_sampler(Psi("masked"))
-    Duo().check_sampler(Psi())
-
-
-def test_settings_that_would_be_misread_are_refused() -> None:
-    with pytest.raises(ValueError, match="counts the steps of a sampler"):
-        SimplaxMethod(concentration=PerToken(2.0))
-    with pytest.raises(ValueError, match="its time power is 1"):
-        adjusted(CANDI().sampler(), time_power=2.0)
+def test_samplers_of_another_process_are_refused() -> None:
+    """By type: every pair of a method and a sampler of another family, all of the vector ones among them."""
+    own = {name: cls().sampler() for name, cls in METHODS.items()}
+    for name, cls in METHODS.items():
+        method = cls()
+        method.check_sampler(own[name])
+        for other, sampler in own.items():
+            if METHODS[other].process_type is not cls.process_type:
+                with pytest.raises(ValueError, match=f"the sampler {type(sampler).__name__} undoes"):
+                    method.check_sampler(sampler)
+    for method in (MDLM(), UDLM(), Duo()):
+        method.check_sampler(Psi())
+    with pytest.raises(ValueError, match="choose a sampler of its own"):
+        sample(lambda z, t: z, (1, 2), sampler=Ancestral(), process=MaskedProcess, vocab_size=3, num_steps=1)

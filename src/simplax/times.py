@@ -24,6 +24,10 @@ def stratified(count: int, seed: int, step: int, start: int = 0, stop: int | Non
     return ((order + u) / count).clamp_(max=1 - 2.0**-53)[start:stop]
 
 
+EARLIEST = 1e-9
+"""The first time anything is trained at: at exactly zero there is no noise to undo, and densities have no value."""
+
+
 @dataclass(frozen=True)
 class TimeLaw:
     """Map of stratified numbers to training times: uniform on [low, high)."""
@@ -36,7 +40,7 @@ class TimeLaw:
             raise ValueError(f"training times need 0 <= low < high <= 1, got {self.low} and {self.high}")
 
     def __call__(self, u: Tensor) -> Tensor:
-        return self.low + (self.high - self.low) * u
+        return (self.low + (self.high - self.low) * u).clamp(min=EARLIEST)
 
 
 @dataclass(frozen=True)

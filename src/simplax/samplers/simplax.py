@@ -52,7 +52,8 @@ class Simplax(AnchoredChain):
         if time <= 0 or value <= 0:
             w = vertex(z)
             return UniformState(z, z, w.dense(setting.size) if self.form == "dense" else w)
-        law = _Marginal(prediction, setting.process.schedule.alpha(t), setting.process.prior, setting.length)
+        alpha = setting.process.schedule.alpha(t).to(z.device)
+        law = _Marginal(prediction, alpha, setting.process.prior, setting.length)
         eta = torch.full(z.shape, value, dtype=torch.float64, device=z.device)
         return ANCHORS[self.form](z, law, eta, value, keys)
 
