@@ -13,9 +13,9 @@ import pytest
 
 from simplax import __version__
 from simplax.cli import VERBS, main
-from simplax.cli.data import DATA
-from simplax.cli.evaluate import EVALUATIONS
 from simplax.cli.parsing import split_settings
+from simplax.cli.verbs.data import DATA
+from simplax.cli.verbs.evaluate import EVALUATIONS
 from simplax.errors import UserError
 
 HELPS = [
@@ -168,7 +168,7 @@ def test_nothing_asked_shows_the_help_and_is_a_mistake(capsys: pytest.CaptureFix
 
 
 def test_interruptions_exit_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from simplax.cli import methods
+    from simplax.cli.verbs import methods
 
     def interrupted(arguments: list[str]) -> None:
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from simplax.cli import main
-from simplax.cli.demo import PUZZLES
+from simplax.cli.verbs.demo import PUZZLES
 from simplax.data.sudoku import check, parse, to_text
 from simplax.evaluate.answers import answer, noise_seeds
 from simplax.pretrained import model as hub
@@ -199,7 +199,7 @@ def test_the_demo_in_miniature(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_the_demo_shows_the_bundled_model_if_there_is_one(
     use: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from simplax.cli import demo
+    from simplax.cli.verbs import demo
     from simplax.data.sudoku import PuzzleSet
 
     puzzles = np.stack([parse(text) for text in PUZZLES])

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from simplax import recipes
 from simplax.cli import main
-from simplax.cli.train import SECTIONS
+from simplax.cli.verbs.train import SECTIONS
 from simplax.concentration import PerToken
 from simplax.config.run import RunConfig, SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters

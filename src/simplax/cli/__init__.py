@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
-# verb: (module below simplax.cli, what it does); the module's `main` takes the arguments
+# verb: (module below simplax.cli.verbs, what it does); the module's `main` takes the arguments
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a recipe, or continue a run"),
     "sample": ("sample", "draw sequences from a model"),
@@ -78,7 +77,7 @@ def _dispatch(arguments: list[str]) -> Any:
     if verb not in VERBS:
         kind = "option" if verb.startswith("-") else "command"
         raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
-    return entry(f"simplax.cli.{VERBS[verb][0]}", "main")(rest)
+    return entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")(rest)
 
 
 def entry(module: str, name: str) -> Callable[..., Any]:

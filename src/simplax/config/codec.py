@@ -8,7 +8,6 @@ new option needs no code here.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import types
@@ -16,7 +15,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 T = TypeVar("T")
 Families = Mapping[type, Mapping[str, Any]]
@@ -24,12 +23,6 @@ Families = Mapping[type, Mapping[str, Any]]
 
 class Text(str):
     """A value typed on the command line: what it means depends on the field it is for."""
-
-
-def nearest(word: str, choices: list[str]) -> str:
-    """`; did you mean ...?`, or the choices when none is near."""
-    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else f"; choose one of {', '.join(sorted(choices))}."
 
 
 def encode(value: Any, families: Families) -> Any:

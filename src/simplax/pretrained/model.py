@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from simplax.concentration import Concentration
-from simplax.config.codec import nearest
 from simplax.config.run import RunConfig, SamplingDefaults, to_json
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 from simplax.io.files import sha256, write_tensors
 from simplax.io.manifest import environment, write
 from simplax.methods import Method, likelihood

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from simplax.config.codec import nearest
 from simplax.config.run import RunConfig
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 from simplax.methods import Method
 
 Build = Callable[[Method], RunConfig]

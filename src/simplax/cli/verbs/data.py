@@ -9,13 +9,18 @@ import tyro
 from simplax.cli import entry, help_text
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Json, run
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 # name: (module with a function of that name, what it makes); adding one is adding a line
 DATA: dict[str, tuple[str, str]] = {
-    "text": ("simplax.cli.text", "sequences from text, FASTA, CSV columns or integers, tokenised and packed"),
-    "sudoku": ("simplax.cli.data", "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on"),
+    "text": (
+        "simplax.cli.verbs.data_text",
+        "sequences from text, FASTA, CSV columns or integers, tokenised and packed",
+    ),
+    "sudoku": (
+        "simplax.cli.verbs.data",
+        "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on",
+    ),
 }
 
 

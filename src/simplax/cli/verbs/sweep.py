@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.sudoku import Puzzles, Split
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
+from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
 

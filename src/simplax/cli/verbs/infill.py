@@ -44,7 +44,7 @@ def infill(
     json: Json = False,
 ) -> None:
     """Fill in the gaps of texts; every other token stays as it is. What is not said is the model's own default."""
-    from simplax.cli.sample import print_rows, record
+    from simplax.cli.verbs.sample import print_rows, record
     from simplax.config.run import encode
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.prompts import infilling

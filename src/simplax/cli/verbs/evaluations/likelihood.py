@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
 if TYPE_CHECKING:

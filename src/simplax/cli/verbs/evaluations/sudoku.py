@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
 if TYPE_CHECKING:

@@ -6,17 +6,19 @@ from typing import Any
 
 from simplax.cli import entry, help_text
 from simplax.cli.parsing import run
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 # name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line
 EVALUATIONS: dict[str, tuple[str, str]] = {
-    "likelihood": ("simplax.cli.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
+    "likelihood": ("simplax.cli.verbs.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
     "generative": (
-        "simplax.cli.evaluations.generative",
+        "simplax.cli.verbs.evaluations.generative",
         "perplexity, entropy and repetition of generated text",
     ),
-    "sudoku": ("simplax.cli.evaluations.sudoku", "boards solved, cells right, boards valid, by clue count"),
+    "sudoku": (
+        "simplax.cli.verbs.evaluations.sudoku",
+        "boards solved, cells right, boards valid, by clue count",
+    ),
 }
 
 

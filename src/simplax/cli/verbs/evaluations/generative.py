@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
-from simplax.cli.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.verbs.evaluations.record import Out, keep
+from simplax.cli.verbs.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.io.progress import progress
 
 
