@@ -60,7 +60,7 @@ def test_file_tree_names_every_module() -> None:
     assert listed == modules
 
 
-def test_methods_table_has_the_ten_and_all_exist() -> None:
+def test_methods_table_has_every_method_of_the_catalogue() -> None:
     table = README.split("## Methods")[1].split("## ")[0]
     names = re.findall(r"^\| ([^|]+?) \|", table, re.M)[1:]
     keys = {"S-FLM": "sflm", "S-FLM, truncated and adaptive": "sflm_adaptive"}

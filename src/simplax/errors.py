@@ -13,7 +13,12 @@ class UserError(ValueError):
     """
 
 
-def nearest(word: str, choices: Sequence[str]) -> str:
-    """The end of a sentence about an unknown word: `; did you mean ...?`, or all choices when none is close."""
+def nearest(word: str, choices: Sequence[str], otherwise: str | None = None) -> str:
+    """The end of a sentence about an unknown word: `; did you mean ...?` if one of the choices is close to it.
+
+    If none is, it is `otherwise`, or all choices if that is not given.
+    """
     found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else f"; choose one of {', '.join(sorted(choices))}."
+    if found:
+        return f"; did you mean {found[0]}?"
+    return f"; choose one of {', '.join(sorted(choices))}." if otherwise is None else otherwise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -101,7 +100,7 @@ def evaluate(
         measured_with=yardstick.identity,
         result=result,
     )
-    written = keep(record, "generative", Path(model), out)
+    written = keep(record, "generative", model, out)
     shown = [*rows, {"kind": "own", "row": loaded.config.name, **own}]
     emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(shown, judge.name, written))
 

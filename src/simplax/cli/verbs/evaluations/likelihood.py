@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -74,7 +73,7 @@ def evaluate(
     }
     seconds = time.perf_counter() - start
     record = manifest(loaded, seeds=[seed], evaluation="likelihood", seconds=seconds, result=result)
-    written = keep(record, "likelihood", Path(model), out)
+    written = keep(record, "likelihood", model, out)
     data = {**result, "manifest": record, "written": written}
     emit(
         json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})

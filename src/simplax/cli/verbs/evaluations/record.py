@@ -7,26 +7,32 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.output import say
+from simplax.cli.output import first_process, say
 
 Out = Annotated[
     Path | None, tyro.conf.arg(help="file for the manifest; MODEL/evaluations/ if MODEL is a directory")
 ]
 
 
-def keep(record: dict[str, Any], name: str, model: Path, out: Path | None) -> str | None:
-    """Write the manifest; a model directory that cannot be written to costs a word, not the result."""
+def keep(record: dict[str, Any], name: str, model: str, out: Path | None) -> str | None:
+    """Write the manifest, in the first process only, and return where; beside the model if `out` is not given.
+
+    If the directory of the model cannot be written to, that is said on stderr and the result is not lost.
+    """
     from simplax.io.manifest import write
+    from simplax.pretrained import is_bundled
     from simplax.pretrained.stored import run_of
 
+    if not first_process():
+        return None
     if out is not None:
         return str(write(out, record))
-    if not model.is_dir():
+    if is_bundled(model) or not Path(model).is_dir():
         return None
-    model = run_of(model)  # checkpoints are removed in time
+    place = run_of(Path(model))  # checkpoints are removed in time
     stamp = record["time"].replace(":", "").replace("-", "")
     try:
-        return str(write(model / "evaluations" / f"{name}-{stamp}.json", record))
+        return str(write(place / "evaluations" / f"{name}-{stamp}.json", record))
     except OSError as error:
-        say(f"the manifest was not kept in {model}: {error.strerror}")
+        say(f"the manifest was not kept in {place}: {error.strerror}")
         return None

@@ -121,7 +121,7 @@ def evaluate(
         )
         record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
-        written = keep(record, "sudoku", Path(model), out)
+        written = keep(record, "sudoku", model, out)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
