@@ -21,8 +21,9 @@ import tyro
 from torch import Tensor
 
 from simplax.objectives.bridge import rate_density
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Marginal, SimplexState, form
-from simplax.processes.uniform import Prior, corrupt
+from simplax.processes.uniform import corrupt
 from simplax.random import Keys
 from simplax.schedules import LogLinear
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from simplax import functional
 from simplax.concentration import Vanishing
-from simplax.methods.uniform import UDLM, Simplax
+from simplax.methods import UDLM, Simplax
 from simplax.objectives.bridge import SURROGATES, FiniteStep, bridge_kl, rate_density
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Atoms, Dense, Marginal, form
-from simplax.processes.uniform import Prior
 from simplax.random import Keys
 from simplax.schedules import LogLinear
 from simplax.times import TimeLaw

@@ -16,7 +16,7 @@ from simplax import recipes
 from simplax.functional import refit_schedule
 from simplax.methods import SFLM, Adaptation, SFLMAdaptive
 from simplax.nn import Architecture
-from simplax.nn.sphere import Adaptive, AlphaTable, SphereDenoiser
+from simplax.nn.sflm import Adaptive, AlphaTable, SphereDenoiser
 from simplax.pretrained import model as hub
 from simplax.random import Keys
 from simplax.recipes.launch import build

@@ -12,7 +12,9 @@ from torch import Tensor
 from simplax import functional as F
 from simplax.methods import CANDI, FLM, Method
 from simplax.nn import Architecture, Denoiser
-from simplax.nn.onehot import Hybrid, HybridDenoiser, OneHotDenoiser
+from simplax.nn.candi import HybridDenoiser
+from simplax.nn.flm import OneHotDenoiser
+from simplax.processes.hybrid import Hybrid
 from simplax.processes.onehot import euler_step, gram_factor, noised, projected_noise
 from simplax.random import Keys
 from simplax.samplers.loop import sample

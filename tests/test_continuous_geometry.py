@@ -13,7 +13,7 @@ from torch import Tensor
 from simplax import functional as F
 from simplax.functional._splines import pchip, pchip_derivative, smooth
 from simplax.nn.vectors import unit
-from simplax.processes.embedded import ddim_step, noised
+from simplax.processes.embedding import ddim_step, noised
 from simplax.processes.hybrid import revealed
 from simplax.processes.sphere import corrupt, move, step_fraction, uniform_points
 from simplax.random import Keys

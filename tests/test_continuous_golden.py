@@ -11,10 +11,10 @@ from simplax.functional._splines import pchip, pchip_derivative
 from simplax.functional.continuous import warped_times
 from simplax.methods import CANDI, FLM, SFLM, LangFlow, SFLMAdaptive
 from simplax.nn import PRESETS, Architecture
-from simplax.nn.embedded import EmbeddingDenoiser
-from simplax.nn.sphere import AlphaTable
+from simplax.nn.langflow import EmbeddingDenoiser
+from simplax.nn.sflm import AlphaTable
 from simplax.nn.vectors import unit
-from simplax.processes.embedded import ddim_step
+from simplax.processes.embedding import ddim_step
 from simplax.processes.onehot import euler_step
 from simplax.processes.sphere import step_fraction
 

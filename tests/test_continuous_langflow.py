@@ -12,7 +12,7 @@ from torch import Tensor
 from simplax import functional as F
 from simplax.methods import LangFlow
 from simplax.nn import Architecture
-from simplax.nn.embedded import EmbeddingDenoiser
+from simplax.nn.langflow import EmbeddingDenoiser
 from simplax.objectives.flow import flow_nll
 from simplax.random import Keys
 from simplax.samplers.loop import sample
@@ -123,7 +123,7 @@ def test_the_schedule_fits_a_known_curve() -> None:
 
 
 def test_the_schedule_starts_at_the_released_numbers_for_the_released_size() -> None:
-    from simplax.nn.embedded import GumbelSchedule
+    from simplax.nn.langflow import GumbelSchedule
 
     noise = GumbelSchedule(50257, 768)
     assert (noise.loc.item(), noise.scale.item()) == pytest.approx((4.723, 0.852))

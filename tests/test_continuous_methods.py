@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from simplax import recipes
 from simplax.methods import (
     CANDI,
+    CATALOGUE,
     FLM,
     METHODS,
     SFLM,
@@ -24,7 +25,6 @@ from simplax.methods import (
     SFLMAdaptive,
     likelihood,
 )
-from simplax.methods.catalogue import CATALOGUE
 from simplax.nn import Architecture
 from simplax.nn.vectors import unit
 from simplax.pretrained import model as hub
@@ -186,7 +186,7 @@ def test_every_parameter_learns(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["candi", "flm", "sflm"])
 def test_self_conditioning_is_fed_by_the_loop(name: str) -> None:
-    architecture = replace(SMALL, self_conditioning=True)
+    architecture = replace(SMALL, carry="probabilities")
     denoiser = fresh(name, architecture)
     fed: list[bool] = []
     denoiser.register_forward_pre_hook(

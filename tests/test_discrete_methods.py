@@ -93,7 +93,7 @@ def test_given_tokens_are_neither_scored_nor_noised(name: str) -> None:
     seen: list[Any] = []
     handle = denoiser.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
     context = StepContext(Keys.from_seeds(torch.arange(30)), stratified(30, 0, 0))
-    for term in (method.loss, method.nll, method.ends):
+    for term in (method.loss, method.nll, method.boundary_terms):
         loss = term(denoiser, Batch.of(tokens, given), context)
         assert (loss.per_token[given] == 0).all() and not loss.scored[given].any()
         assert torch.isfinite(loss.per_token).all()

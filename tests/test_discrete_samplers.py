@@ -12,7 +12,8 @@ from torch import Tensor
 import failure_budget
 import toy
 from simplax.concentration import PerToken
-from simplax.processes.uniform import Prediction, Prior
+from simplax.processes.prediction import Prediction
+from simplax.processes.prior import Prior
 from simplax.random import Keys
 from simplax.samplers import (
     Ancestral,

@@ -13,8 +13,9 @@ from torch import Tensor
 from simplax.objectives import _fused_function
 from simplax.objectives._fused_function import Head
 from simplax.objectives.fused import Hidden, rate_density, surprise
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Dense, Marginal, SimplexState, form
-from simplax.processes.uniform import Prior, corrupt
+from simplax.processes.uniform import corrupt
 from simplax.random import Keys
 
 Loss = Callable[..., Tensor]

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from simplax.objectives._fused_function import Head
 from simplax.objectives.fused import Hidden, rate_density
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Atoms, Marginal, SimplexState, decode, draw_atoms, num_atoms, vertex
-from simplax.processes.uniform import Prior, corrupt
+from simplax.processes.uniform import corrupt
 from simplax.random import Keys
 
 SIZE, WIDTH, DRAWS, ETA, ALPHA = 12, 4, 60_000, 1.0, 0.4

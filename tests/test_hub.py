@@ -173,7 +173,7 @@ def test_the_bound_of_a_network_that_knows_nothing_is_log_k() -> None:
     value = nll(model.method, Uniform(), tokens, draws=8, seed=3)
     assert abs(value.nats_per_token - math.log(5)) < 6 * value.monte_carlo_error
     assert value.monte_carlo_error < 0.02
-    assert 0 < value.ends < 0.02
+    assert 0 < value.boundary_terms < 0.02
     assert not value.exact
 
 

@@ -25,9 +25,7 @@ LAYERS = [
 ]
 RANK = {part: number for number, layer in enumerate(LAYERS) for part in layer.split()}
 # file: what it may import from a later layer, for now; a line whose import is gone must go too
-EXCEPTIONS: dict[str, set[str]] = {
-    "processes/sphere.py": {"nn"},  # `unit`, which normalises vectors, belongs below both
-}
+EXCEPTIONS: dict[str, set[str]] = {}
 
 
 def imported(path: Path) -> set[str]:

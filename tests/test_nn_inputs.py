@@ -118,7 +118,7 @@ def test_given_embedding_starts_at_zero() -> None:
 
 
 def test_self_conditioning_is_neutral_at_initialisation_and_learns() -> None:
-    architecture = replace(SMALL, self_conditioning=True)
+    architecture = replace(SMALL, carry="probabilities")
     denoiser, plain = randomise(Denoiser(7, 12, architecture)), randomise(Denoiser(7, 12, SMALL))
     fresh = Denoiser(7, 12, architecture)
     assert not fresh.self_condition_map.weight.any()
@@ -137,5 +137,5 @@ def test_self_conditioning_is_neutral_at_initialisation_and_learns() -> None:
 
 
 def test_a_prediction_without_self_conditioning_is_refused() -> None:
-    with pytest.raises(ValueError, match="self_conditioning=True"):
+    with pytest.raises(ValueError, match="carry="probabilities""):
         Denoiser(7, 12, SMALL)(torch.zeros(1, 12, dtype=torch.long), self_condition=torch.ones(1, 12, 7) / 7)

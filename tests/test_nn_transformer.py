@@ -146,7 +146,7 @@ def test_options_of_ours_come_after_the_published_parameters() -> None:
         heads=2,
         cond_dim=8,
         given_embedding=True,
-        self_conditioning=True,
+        carry="probabilities",
         relations="sudoku4",
     )
     published = [name for name, _ in plain.named_parameters()]

@@ -14,8 +14,10 @@ from failure_budget import accept, chi_square, reject
 from pushforward import chain_law, total_variation
 from simplax.concentration import Concentration, Constant, PerToken, Vanishing
 from simplax.objectives.bridge import rate_density
+from simplax.processes.prediction import Prediction
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Marginal
-from simplax.processes.uniform import Prediction, Prior, draw_bridge
+from simplax.processes.uniform import draw_bridge
 from simplax.random import Keys
 from simplax.samplers import Ancestral, Simplax, sample
 from simplax.schedules import Linear, LogLinear

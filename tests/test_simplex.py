@@ -14,6 +14,7 @@ from scipy import stats
 
 from failure_budget import accept, chi_square, reject
 from simplax import functional
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import (
     ATOM_TOLERANCE,
     Atoms,
@@ -28,7 +29,6 @@ from simplax.processes.simplex import (
     stick_weights,
     vertex,
 )
-from simplax.processes.uniform import Prior
 from simplax.random import Keys, categorical
 from strategies import thorough
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simplax.methods.uniform import UDLM
+from simplax.methods import UDLM
 from simplax.random import Keys
 from simplax.train import Optimizer, Result, Run, train
 from simplax.train import checkpoint as checkpoints

@@ -105,7 +105,7 @@ def as_concentration(eta: float | Concentration) -> Concentration:
 
 # how a concentration is typed: its name and the numbers of its fields, all but the first optional
 SPELLINGS: dict[str, type[Concentration]] = {"constant": Constant, "vanish": Vanishing, "pertoken": PerToken}
-FORMS = "a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"
+SYNTAX = "a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"
 
 
 def parse(text: str) -> float | Concentration:
@@ -119,7 +119,7 @@ def parse(text: str) -> float | Concentration:
     except ValueError:
         numbers = []
     if kind is None or not 1 <= len(numbers) <= len(dataclasses.fields(kind)):  # type: ignore[arg-type]
-        raise UserError(f"{text!r} is not a concentration: write {FORMS}.")
+        raise UserError(f"{text!r} is not a concentration: write {SYNTAX}.")
     try:
         made = kind(*numbers)
     except ValueError as error:

@@ -8,6 +8,8 @@ operations per number on any device.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +38,8 @@ def mix64(x: Tensor) -> Tensor:
 class Keys:
     """One 64-bit key per sample, shape `(batch,)`, from which any number of independent draws can be made.
 
-    `fold_in` derives independent keys for a step or for one of several draws inside a step; two draws from the *same*
-    keys are identical, so fold a different constant into each.
+    Two draws from the *same* keys are identical. So every draw takes the keys of a stream of its own, which has a name:
+    `keys.stream("corrupt")`, `keys.stream("step", n)`.
     """
 
     state: Tensor
@@ -59,13 +61,21 @@ class Keys:
         return self.state.shape[0]
 
     def fold_in(self, *path: int) -> Keys:
-        """Keys of the draw named by `path`, independent of those of every other path."""
+        """Keys of the draw numbered `path`, independent of those of every other path."""
         state = self.state
         for number in path:
             state = mix64(
                 state ^ mix64(torch.full((), number + 1, dtype=torch.int64, device=state.device) * _GOLDEN)
             )
         return Keys(state)
+
+    def stream(self, *path: str | int) -> Keys:
+        """Keys of the draw called `path`, independent of those of every other name."""
+        return self.fold_in(*(_number(part) if isinstance(part, str) else part for part in path))
+
+    def rows(self, rows: Tensor) -> Keys:
+        """The keys of some of the samples."""
+        return Keys(self.state[rows])
 
     def to(self, device: torch.device | str) -> Keys:
         return Keys(self.state.to(device))
@@ -91,10 +101,36 @@ class Keys:
         """`(batch, *shape)` integers in [0, high); the bias is below `high / 2**52`."""
         return (self.uniform(*shape) * high).long().clamp_(max=high - 1)
 
-    def generators(self) -> list[torch.Generator]:
-        """One torch generator per sample, for the laws torch only draws sequentially (gamma variates)."""
-        seeds = _shift_right(self.state, 1).tolist()
-        return [torch.Generator(device="cpu").manual_seed(seed) for seed in seeds]
+    def log_gamma(self, shape: Tensor) -> Tensor:
+        """log G for G ~ Gamma(`shape`, 1), float64, one per entry of `shape` (batch, ...), however small those are.
+
+        Marsaglia and Tsang's rejection (2000) at shape + 1, whose candidates are accepted with chance 0.95 or more, and
+        G(a) = G(a + 1) U^(1/a). Twelve candidates fail together with chance 2e-16; then the mode takes their place.
+        """
+        a = shape.double()
+        d = a + (1.0 - 1.0 / 3.0)
+        log_v = torch.zeros_like(a)
+        waiting = torch.ones_like(a, dtype=torch.bool)
+        for attempt in range(_GAMMA_ATTEMPTS):
+            x = self.stream("gamma", attempt).normal(*a.shape[1:], dtype=torch.float64)
+            u = self.stream("accept", attempt).uniform(*a.shape[1:])
+            base = 1.0 + x / torch.sqrt(9.0 * d)
+            candidate = 3.0 * torch.log(base.clamp(min=1e-300))
+            accepted = (base > 0) & (u.log() < 0.5 * x * x + d * (1.0 - candidate.exp() + candidate))
+            log_v = torch.where(waiting & accepted, candidate, log_v)
+            waiting = waiting & ~accepted
+            if a.device.type == "cpu" and not bool(waiting.any()):
+                break
+        return d.log() + log_v + self.stream("power").uniform(*a.shape[1:]).log() / a
+
+
+_GAMMA_ATTEMPTS = 12
+
+
+@functools.cache
+def _number(name: str) -> int:
+    """A 62-bit number for the name of a stream; small numbers are left to those who count."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 2 | 1 << 61
 
 
 def categorical(probs: Tensor, u: Tensor) -> Tensor:

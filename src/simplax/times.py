@@ -19,7 +19,7 @@ def stratified(count: int, seed: int, step: int, start: int = 0, stop: int | Non
     """
     generator = torch.Generator().manual_seed((seed * 1_000_003 + step) % (2**63))
     order = torch.randperm(count, generator=generator)
-    u = Keys.from_seeds(torch.arange(count)).fold_in(seed, step).uniform(1)[:, 0]
+    u = Keys.from_seeds(torch.arange(count)).stream("stratified", seed, step).uniform(1)[:, 0]
     # the sum of the last stratum may round up to one
     return ((order + u) / count).clamp_(max=1 - 2.0**-53)[start:stop]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -15,8 +16,8 @@ from simplax.random import Keys
 class Batch:
     """A batch of token sequences.
 
-    `tokens` (batch, length) ids. `given` marks positions that are never noised and never scored: prompts, clues,
-    the known part of an infilling problem are all the same thing. `scored` marks positions whose loss counts.
+    `tokens` (batch, length) ids. `given` marks clamped positions, which are never noised and never scored: prompts,
+    clues, the known part of an infilling problem are all the same thing. `scored` marks positions whose loss counts.
     `attend` is False on padding, or `None` when there is none.
     """
 
@@ -36,14 +37,19 @@ class Batch:
         attend = None if self.attend is None else self.attend.to(device)
         return Batch(self.tokens.to(device), self.given.to(device), self.scored.to(device), attend)
 
+    def rows(self, rows: Tensor) -> Batch:
+        """Some of the sequences."""
+        attend = None if self.attend is None else self.attend[rows]
+        return Batch(self.tokens[rows], self.given[rows], self.scored[rows], attend)
+
 
 @dataclass(frozen=True)
 class StepContext:
     """What a loss may depend on besides weights and data, all of it explicit.
 
     `keys` one key per sample, `u` one stratified number in [0, 1) per sample (the method maps it to a time),
-    `step` the optimiser step (curricula read it). With `training=False` the loss is the one training ends with, so
-    that values of different steps compare.
+    `step` the optimizer step (curricula read it). `training` is the only switch between training and measuring: with
+    `training=False` the loss is the one training ends with, so that values of different steps compare.
     """
 
     keys: Keys
@@ -54,13 +60,34 @@ class StepContext:
 
 @dataclass(frozen=True)
 class Loss:
-    """`per_token` (batch, length) in nats, zero where `scored` is False; the trainer sums and divides."""
+    """`per_token` (batch, length) in nats, zero where `scored` is False; the trainer sums and divides.
+
+    `auxiliary` is a scalar added to the sum of `per_token` when it is differentiated, and to nothing that is reported.
+    `observations` are tensors with the samples of the batch as their last axis, from which a method may learn after the
+    step (`Method.after_step`); a loss itself changes nothing.
+    """
 
     per_token: Tensor
     scored: Tensor
+    auxiliary: Tensor | None = None
+    observations: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @staticmethod
+    def of(per_token: Tensor, batch: Batch) -> Loss:
+        """A value for every position, of which the scored ones count."""
+        return Loss(torch.where(batch.scored, per_token, 0.0), batch.scored)
 
     def mean(self) -> Tensor:
         return self.per_token.sum() / self.scored.sum().clamp(min=1)
+
+    def per_sequence(self) -> Tensor:
+        """(batch,) means over scored tokens, without a gradient."""
+        return self.per_token.detach().sum(-1) / self.scored.sum(-1).clamp(min=1)
+
+
+def per_sample(values: Tensor) -> Tensor:
+    """(batch,) numbers as (batch, 1), to broadcast against (batch, length); a single number stays one."""
+    return values.unsqueeze(-1) if values.dim() == 1 else values
 
 
 class Source(Protocol):

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from simplax.bench.measure import Contestant, clock, peak_bytes
-from simplax.objectives._fused_function import Head
-from simplax.objectives.fused import Hidden, rate_density
+from simplax.objectives.fused import rate_density
+from simplax.processes.prediction import Prediction, Projection
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Atoms, Marginal, SimplexState, draw_atoms
-from simplax.processes.uniform import Prediction, Prior, draw_bridge
+from simplax.processes.uniform import draw_bridge
 from simplax.random import Keys
 
 WIDTH = 48  # no axis takes this value: a parameter's gradient is told from other tensors by its size
@@ -79,9 +80,9 @@ def contestants(at: Point) -> dict[str, Contestant]:
         return Marginal(prior.draw(keys.uniform(at.length)), x, alpha, eta, prior)
 
     def loss(state: SimplexState) -> None:
-        hidden = Hidden(features, weight, None, Head(30.0))
+        prediction = Prediction(projection=Projection(features, weight, None, 30.0))
         everywhere = torch.ones_like(x, dtype=torch.bool)
-        value = rate_density(hidden, x, state, alpha, 1 / alpha, prior, everywhere)
+        value = rate_density(prediction, x, state, alpha, 1 / alpha, prior, everywhere)
         torch.autograd.grad(value.sum(), (features, weight))
 
     class Normalised(Prediction):

@@ -15,10 +15,10 @@ from simplax.bench.measure import Contestant
 from simplax.methods import UDLM, Simplax
 from simplax.methods.base import Method
 from simplax.nn import Architecture, Denoiser
-from simplax.objectives._fused_function import Head
-from simplax.objectives.fused import Hidden, rate_density
+from simplax.objectives.fused import rate_density
+from simplax.processes.prediction import Prediction, Projection
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Dense, form
-from simplax.processes.uniform import Prior
 from simplax.random import Keys
 from simplax.samplers import Ancestral
 from simplax.samplers import Simplax as SimplaxSampler
@@ -117,7 +117,7 @@ class Bench:
         return F.cross_entropy(logits.flatten(0, 1), self.tokens.flatten())
 
     def _step(self, loss: Tensor) -> None:
-        """Gradients only: an optimiser would cost all contestants the same."""
+        """Gradients only: an optimizer would cost all contestants the same."""
         self.denoiser.zero_grad(set_to_none=True)
         loss.backward()
 
@@ -130,32 +130,30 @@ class Bench:
         return features.requires_grad_()
 
     def heads(self) -> Mapping[str, Contestant]:
-        def hidden() -> Hidden:
-            return Hidden(
-                self.features,
-                self.denoiser.head.weight,
-                self.denoiser.head.bias,
-                Head(SOFT_CAP, self.denoiser.autocast),
+        def projected() -> Prediction:
+            head, autocast = self.denoiser.head, self.denoiser.autocast
+            return Prediction(
+                projection=Projection(self.features, head.weight, head.bias, SOFT_CAP, autocast)
             )
 
         return {
             "plain cross-entropy": lambda: self._head_step(
                 self._plain_cross_entropy(self.denoiser.logits(self.features))
             ),
-            "Simplax": lambda: self._head_step(self._density(hidden())),
+            "Simplax": lambda: self._head_step(self._density(projected())),
         }
 
     def _head_step(self, loss: Tensor) -> None:
         self.features.grad = None
         self._step(loss)
 
-    def _density(self, given: Hidden) -> Tensor:
+    def _density(self, prediction: Prediction) -> Tensor:
         t = self.simplax.times(self.context.u)
         alpha = self.simplax.schedule.alpha(t).unsqueeze(-1)
         rate = self.simplax.schedule.rate(t).unsqueeze(-1)
         eta = torch.full_like(alpha, ETA)
         state, _ = form("marginal").draw(self.tokens, alpha, eta, ETA, self.prior, self.context.keys)
-        return rate_density(given, self.tokens, state, alpha, rate, self.prior, self.batch.scored).mean()
+        return rate_density(prediction, self.tokens, state, alpha, rate, self.prior, self.batch.scored).mean()
 
     # sampling
 

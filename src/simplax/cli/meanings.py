@@ -1,4 +1,4 @@
-"""What settings mean whose dataclasses do not say it in a string below the field.
+"""What settings mean whose dataclasses do not say it in a string below the field, or say it at length.
 
 Keys are `Class.field`, `package.field` for all classes of a package, or the field alone. A string below the field comes
 first, so an entry may go once there is one.
@@ -67,7 +67,7 @@ MEANINGS: dict[str, str] = {
     "soft_cap": "c: logits l become c tanh(l / c)",
     "attention_cap": "c: scores s of attention become c tanh(s / c)",
     "given_embedding": "show the network which positions are clamped",
-    "nn.self_conditioning": "let the network read its previous prediction",
+    "carry": "what the network reads of its previous call: its probabilities, or the last hidden state",
     "relations": "pairs of positions that attention may learn to prefer, such as sudoku9",
     "checkpointing": "recompute each block in the backward pass: slower, less memory",
     # training

@@ -2,7 +2,7 @@
 
 `python -m simplax.cli.reference` writes `settings.json`, which the help of `simplax train RECIPE` is made of; run it
 (or `make reference`) after a change of recipes or of their dataclasses. The meaning of a setting is the string below
-its field, or without one an entry of `simplax.cli.meanings`.
+its field, or else an entry of `simplax.cli.meanings`, or else the first clause of the class's docstring that names it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 import types
 import typing
@@ -88,7 +89,9 @@ def meaning(cls: type, field: str) -> str:
     for key in (*(f"{base.__name__}.{field}" for base in documented), f"{package}.{field}", field):
         if key in MEANINGS:
             return MEANINGS[key]
-    return ""
+    prose = " ".join(" ".join((base.__doc__ or "").split()) for base in documented)
+    clauses = (clause for clause in re.split(r"(?<=[.;])\s+", prose) if f"`{field}`" in clause)
+    return re.sub(rf"^{field} (is )?", "", _plain(next(clauses, "")))
 
 
 def _strings_below_fields(cls: type) -> dict[str, str]:

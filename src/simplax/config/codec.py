@@ -144,6 +144,8 @@ def _decode_group(base: type, value: Any, families: Families, where: str) -> Any
     if base in families and ("kind" in data or not dataclasses.is_dataclass(base)):
         member = _member(families[base], data.pop("kind", None), where or "the configuration")
     cls: type = member if isinstance(member, type) else type(member)
+    if hasattr(cls, "modernised"):  # fields as older versions stored them
+        data = cls.modernised(data)
     known, prefix = _fields(cls), f"{where}." if where else ""
     for key in data:
         if key not in known:

@@ -9,9 +9,12 @@ RIDGE = 1e-3
 """Penalty on the coefficients of the regression, not on its mean."""
 
 
-def pchip(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
-    """Monotone piecewise cubic through the points (x, y), x increasing; beyond them the end cubics go on."""
-    left, width, rise, start, end, u = _cell(x, y, at)
+def pchip(x: Tensor, y: Tensor, at: Tensor, slopes: Tensor | None = None) -> Tensor:
+    """Monotone piecewise cubic through the points (x, y), x increasing; beyond them the end cubics go on.
+
+    `slopes` are those of `pchip_slopes`, if somebody has them already.
+    """
+    left, width, rise, start, end, u = _cell(x, y, at, slopes)
     bend, twist = 3 * rise - 2 * start - end, start + end - 2 * rise
     del width
     return left + u * (start + u * (bend + u * twist))
@@ -24,9 +27,11 @@ def pchip_derivative(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
     return (start + u * (2 * bend + 3 * u * twist)) / width
 
 
-def _cell(x: Tensor, y: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _cell(
+    x: Tensor, y: Tensor, at: Tensor, slopes: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Of each point's cell: value at its left end, width, rise, end slopes times the width, place in [0, 1]."""
-    slopes = pchip_slopes(x, y)
+    slopes = pchip_slopes(x, y) if slopes is None else slopes
     k = (torch.searchsorted(x, at.contiguous(), right=True) - 1).clamp(0, len(x) - 2)
     width = x[k + 1] - x[k]
     u = (at - x[k]) / width

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simplax.functional._splines import pchip, smooth
+from simplax.functional._splines import pchip, pchip_slopes, smooth
 
 FLM_KNOTS = 10_000
 FLM_NODES = 100
@@ -42,12 +42,20 @@ def flm_gamma(accuracy: Tensor | float, vocab_size: int) -> Tensor:
     return flm_interpolate(_double(accuracy), flm_knots(vocab_size))
 
 
-def flm_interpolate(accuracy: Tensor, knots: Tensor) -> Tensor:
+def flm_interpolate(accuracy: Tensor, knots: Tensor, slopes: Tensor | None = None) -> Tensor:
     """gamma at `accuracy` given the accuracies at even knots of gamma; exactly 0 at chance and 1 at certainty."""
-    accuracy = accuracy.double()
-    gamma = torch.linspace(0, 1, len(knots), dtype=torch.float64, device=knots.device)
-    inside = pchip(knots, gamma, accuracy).clamp(0, 1)
+    accuracy, gamma = accuracy.double(), _even_gamma(knots)
+    inside = pchip(knots, gamma, accuracy, slopes).clamp(0, 1)
     return torch.where(accuracy <= 0, 0.0, torch.where(accuracy >= 1, 1.0, inside))
+
+
+def _even_gamma(knots: Tensor) -> Tensor:
+    return torch.linspace(0, 1, len(knots), dtype=torch.float64, device=knots.device)
+
+
+def flm_slopes(knots: Tensor) -> Tensor:
+    """What `flm_interpolate` would work out at every call."""
+    return pchip_slopes(knots, _even_gamma(knots))
 
 
 @functools.lru_cache(maxsize=16)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from simplax.methods.ar import AR as AR
+from simplax.methods.base import Facts as Facts
 from simplax.methods.base import HasLikelihood as HasLikelihood
 from simplax.methods.base import Method as Method
 from simplax.methods.candi import CANDI as CANDI
@@ -18,8 +19,8 @@ from simplax.methods.mdlm import MDLM as MDLM
 from simplax.methods.sflm import SFLM as SFLM
 from simplax.methods.sflm import Adaptation as Adaptation
 from simplax.methods.sflm import SFLMAdaptive as SFLMAdaptive
-from simplax.methods.uniform import UDLM as UDLM
-from simplax.methods.uniform import Simplax as Simplax
+from simplax.methods.simplax import Simplax as Simplax
+from simplax.methods.udlm import UDLM as UDLM
 
 METHODS: dict[str, type[Method]] = {
     "simplax": Simplax,

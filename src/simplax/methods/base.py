@@ -1,77 +1,104 @@
-"""What a method is: how its denoiser is built, its loss, its sampler. Everything else is shared."""
+"""What a method is: its process, how its denoiser is built, its loss, its sampler. Everything else is shared."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from simplax.nn import Architecture, attribute
-from simplax.samplers.base import Sampler
-from simplax.schedules import Schedule
+from simplax.nn import Architecture, Network
+from simplax.processes.base import Process
+from simplax.samplers.base import Sampler, check_process
 from simplax.typing import Batch, Loss, StepContext
 
 
+@dataclass(frozen=True)
+class Facts:
+    """A method at a glance, for lists and documentation: `latent` is what is noised."""
+
+    title: str
+    latent: str
+    sampler: str
+    citation: str
+
+
 class Method(abc.ABC):
-    """A frozen dataclass of options, without tensors. Signatures are the same for every method."""
+    """A frozen dataclass of options, without tensors. Signatures are the same for every method.
 
-    noise: ClassVar[str | None] = None
-    """What data turn into: `uniform`, `masked` or `vectors`, or `none`; samplers of another kind are refused."""
+    Wherever a `denoiser` is taken, a `Network` around one will do.
+    """
 
-    schedule: Schedule
+    facts: ClassVar[Facts]
+    process_type: ClassVar[type[Process]]
+    """What data turn into; samplers that undo something else are refused."""
+
+    @abc.abstractmethod
+    def process(self, denoiser: Any) -> Process:
+        """The process that `denoiser` is trained to undo."""
 
     @abc.abstractmethod
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         """A denoiser for `vocab_size` data categories."""
 
     @abc.abstractmethod
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        """The training objective, unreduced, zero where nothing is scored."""
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        """The training objective, unreduced, zero where nothing is scored. It changes nothing."""
 
     @abc.abstractmethod
     def sampler(self, **options: Any) -> Sampler[Any]:
         """The method's default sampler; options replace its fields."""
 
+    def after_step(  # noqa: B027  most methods learn nothing here
+        self, denoiser: nn.Module, observations: Mapping[str, Tensor], step: int
+    ) -> None:
+        """Learn from what the losses of step `step` observed, all processes' samples in their global order.
+
+        Called once after every optimizer step. Schedules that adapt to the loss do so here and nowhere else.
+        """
+
     def check_sampler(self, sampler: Sampler[Any]) -> None:
         """Raise `ValueError` if `sampler` shows the network something else than its training did."""
-        kind = sampler.noise_kind()
-        if kind is not None and self.noise is not None and kind != self.noise:
-            raise ValueError(
-                f"the sampler {type(sampler).__name__} undoes another noise ({kind}) than {type(self).__name__} is "
-                f"trained on ({self.noise}): choose one of its own"
-            )
+        check_process(sampler, self.process_type, type(self).__name__)
+
+    @classmethod
+    def likelihood_kind(cls) -> str:
+        """`exact`, `bound` or `none`."""
+        if not issubclass(cls, HasLikelihood):
+            return "none"
+        return "exact" if cls.exact_likelihood else "bound"
 
 
 class HasLikelihood(abc.ABC):
-    """A method with a bound on, or the exact value of, the negative log-likelihood."""
+    """A method with a bound on, or the exact value of, the negative log-likelihood.
 
-    exact_likelihood: bool = False
+    Both functions take a context with `training=False` for the network's own first call where it carries something from
+    call to call, or none (`carry=False`): both are bounds, never mixed by a coin.
+    """
+
+    exact_likelihood: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def nll(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         """Nats per token whose mean over times is a bound (or the value) of the negative log-likelihood.
 
-        A bound's integral runs over the training times only, as is published; `ends` has the rest.
+        A bound's integral runs over the training times only, as is published; `boundary_terms` has the rest.
         """
 
     @abc.abstractmethod
-    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def boundary_terms(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         """What a bound also has outside the training times: reconstruction below the first, the prior's term above
-        the last. The mean of `nll` plus that of `ends` is a true bound; zero when `nll` is exact.
+        the last. The mean of `nll` plus that of `boundary_terms` is a true bound; zero when `nll` is exact.
         """
 
 
-def num_categories(denoiser: object) -> int:
-    """The number of categories a denoiser predicts: its `output_size` if it has one, else its `vocab_size`."""
-    size = attribute(denoiser, "output_size") or attribute(denoiser, "vocab_size")
-    if size is None:
-        raise ValueError(
-            "the denoiser must have an attribute vocab_size, the number of categories it predicts"
-        )
-    return int(size)
-
-
-def per_sample(values: Tensor) -> Tensor:
-    """(batch,) scalars as (batch, 1), to broadcast against (batch, length)."""
-    return values.unsqueeze(-1)
+def no_boundary_terms(batch: Batch) -> Loss:
+    """For methods whose `nll` is all there is."""
+    return Loss(torch.zeros(batch.tokens.shape, device=batch.tokens.device), batch.scored)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
-from simplax.methods.base import Method, per_sample
-from simplax.methods.uniform import predict, scored
-from simplax.nn import Architecture
-from simplax.nn.onehot import Hybrid, HybridDenoiser
-from simplax.processes.hybrid import revealed
-from simplax.processes.onehot import projected_noise
-from simplax.processes.uniform import Prediction
+from simplax.methods.base import Facts, Method
+from simplax.nn import Architecture, Network, inner
+from simplax.nn.candi import HybridDenoiser
+from simplax.objectives.fused import cross_entropy
+from simplax.processes.base import Process
+from simplax.processes.hybrid import HybridProcess
 from simplax.samplers.base import Sampler
 from simplax.samplers.candi import CachedHybrid
 from simplax.schedules import LogLinear, Schedule
 from simplax.times import TimeLaw
-from simplax.typing import Batch, Loss, StepContext
+from simplax.typing import Batch, Loss, StepContext, per_sample
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,13 @@ class CANDI(Method):
     0.05 to 0.25); `mix` the share of the mask in what the network reads at hidden positions.
     """
 
-    noise: ClassVar[str] = "vectors"
+    facts: ClassVar[Facts] = Facts(
+        "CANDI",
+        "tokens and a Gaussian at once",
+        "hybrid, cached",
+        "Pynadath et al. 2025, CANDI: Hybrid Discrete-Continuous Diffusion Models",
+    )
+    process_type: ClassVar[type[Process]] = HybridProcess
 
     schedule: Schedule = field(default_factory=LogLinear)
     times: TimeLaw = field(default_factory=TimeLaw)
@@ -43,21 +47,20 @@ class CANDI(Method):
         if not 0 <= self.mix < 1:
             raise ValueError(f"mix must lie in [0, 1), got {self.mix}")
 
+    def process(self, denoiser: Any) -> HybridProcess:
+        return HybridProcess(inner(denoiser))
+
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return HybridDenoiser(vocab_size, length, architecture, self.schedule, self.ranks, self.mix)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return CachedHybrid(**options)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        network = cast(HybridDenoiser, denoiser)
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        network = Network.of(denoiser)
         t = self.times(context.u)
-        alpha, sigma, rows = self.schedule.alpha(t), network.sigma(t), network.rows()
-        shown = revealed(batch.tokens, per_sample(alpha), len(rows), context.keys.fold_in(0)) | batch.given
-        noise = projected_noise(rows, batch.tokens.shape[1], context.keys.fold_in(1))
-        clean = torch.nn.functional.embedding(batch.tokens, rows)
-        noisy = clean + sigma.to(rows.dtype).reshape(-1, 1, 1) * noise
-        state = Hybrid(torch.where(shown.unsqueeze(-1), clean, noisy), shown, sigma)
-        surprise = -Prediction(predict(denoiser, state, t, batch, context)).log_at(batch.tokens)
-        weight = -self.schedule.derivative(t) / (1 - alpha)
-        return scored(torch.where(shown, 0.0, per_sample(weight) * surprise), batch)
+        state = self.process(network.denoiser).hidden(batch.tokens, t, batch.given, context.keys)
+        weight = -self.schedule.derivative(t) / (1 - self.schedule.alpha(t))
+        prediction = network(state, t, batch, context)
+        where = batch.scored & ~state.revealed
+        return Loss(cross_entropy(prediction, batch.tokens, where, per_sample(weight)), batch.scored)

@@ -7,38 +7,41 @@ easier to learn from, and the loss stays that of the discrete process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from simplax.functional import duo_gamma_range
-from simplax.methods.base import num_categories, per_sample
-from simplax.methods.uniform import UniformMethod, bridge_loss, foresee
+from simplax.methods.base import Facts
+from simplax.methods.uniform import UniformMethod
+from simplax.nn import Network
 from simplax.objectives.fused import rate_density
 from simplax.processes.gaussian import alpha_and_slope, dense_latent, sparse_latent
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Atoms, Dense, Marginal, pinned
-from simplax.processes.uniform import Prior
-from simplax.samplers import Ancestral
 from simplax.samplers.base import Sampler
-from simplax.typing import Batch, Loss, StepContext
+from simplax.samplers.udlm import Ancestral
+from simplax.typing import Batch, Loss, StepContext, per_sample
+
+CITATION = "Sahoo et al. 2025, The Diffusion Duality"
 
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Optimiser steps `0` to `end` train on soft inputs; log10 of their temperature goes linearly from the first to the
+    """Optimizer steps `0` to `end` train on soft inputs; log10 of their temperature goes linearly from the first to the
     second number between steps `start` and `end`.
 
     `gammas` is the range of the Gaussian's negative log signal-to-noise ratio, `None` the one at which alpha spans the
     published values for the vocabulary at hand. `top_k` keeps that many of the largest entries of the latent besides
-    the clean token's (Duo++), drawn without ever forming a K-vector; `None` forms it.
+    the clean token's (Duo++), drawn without ever forming a K-vector; `None` forms it, 8 bytes per category and token.
     """
 
     start: int = 0
     end: int = 500_000
     log10_temperature: tuple[float, float] = (-3.0, -3.0)
     gammas: tuple[float, float] | None = None
-    top_k: int | None = None
+    top_k: int | None = 8
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
@@ -58,8 +61,12 @@ class Curriculum:
 class DuoBase(UniformMethod):
     """Duo without its curriculum: the uniform-state objective, value for value that of UDLM."""
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        return bridge_loss(self, denoiser, batch, context)
+    facts: ClassVar[Facts] = Facts(
+        "Duo, without its curriculum", "tokens, towards uniform noise", "ancestral", CITATION
+    )
+
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        return self.bridge_loss(denoiser, batch, context)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return Ancestral(**options)
@@ -69,39 +76,48 @@ class DuoBase(UniformMethod):
 class Duo(UniformMethod):
     """The curriculum, then the uniform-state objective; the likelihood is always that of the discrete process."""
 
+    facts: ClassVar[Facts] = Facts("Duo", "tokens, the argmax of a Gaussian", "ancestral", CITATION)
+
     curriculum: Curriculum = field(default_factory=Curriculum)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pi != "uniform":
+            raise ValueError(
+                "the arg-max of a Gaussian is uniform over all other tokens: Duo needs pi=uniform"
+            )
+
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
         if not context.training or context.step > self.curriculum.end:
-            return bridge_loss(self, denoiser, batch, context)
-        return self._soft_loss(denoiser, batch, context)
+            return self.bridge_loss(denoiser, batch, context)
+        return self._soft_loss(Network.of(denoiser), batch, context)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return Ancestral(**options)
 
-    def _soft_loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        size = num_categories(denoiser)
+    def _soft_loss(self, network: Network, batch: Batch, context: StepContext) -> Loss:
+        size, x = network.categories, batch.tokens
         low, high = self.curriculum.gammas or duo_gamma_range(size)
         gamma = low + (high - low) * self.times(context.u)
         alpha, slope = alpha_and_slope(gamma, size, low, high)
         rate = -(high - low) * slope / alpha
-        soft, z = self._latent(batch.tokens, gamma, size, context)
-        # the network is told the noise level, in the units of its own schedule
+        soft, z = self._latent(x, gamma, size, context)
+        # the network is conditioned on the noise level, in the units of its own schedule
         time = self.schedule.inverse(alpha).clamp(0.0, 1.0)
-        given = foresee(denoiser, _shown(soft, batch), time, batch, context)
-        prior = Prior(size)
-        state = Marginal(z, batch.tokens, per_sample(alpha), torch.zeros_like(per_sample(alpha)), prior)
+        prediction = network(_shown(soft, batch), time, batch, context)
+        prior, level = Prior(size), per_sample(alpha)
         weight = per_sample(rate if self.weighting == "elbo" else torch.ones_like(rate))
-        value = rate_density(given, batch.tokens, state, per_sample(alpha), weight, prior, batch.scored)
-        return Loss(value, batch.scored)
+        state = Marginal(z, x, level, None, prior)
+        return Loss(rate_density(prediction, x, state, level, weight, prior, batch.scored), batch.scored)
 
     def _latent(
         self, x: Tensor, gamma: Tensor, size: int, context: StepContext
     ) -> tuple[Dense | Atoms, Tensor]:
         temperature = self.curriculum.temperature(context.step)
-        if self.curriculum.top_k is None:
-            return dense_latent(x, gamma, size, temperature, context.keys)
-        return sparse_latent(x, gamma, size, temperature, self.curriculum.top_k, context.keys)
+        keys, top_k = context.keys.stream("corrupt"), self.curriculum.top_k
+        if top_k is None or top_k >= size - 1:  # few categories: the whole vector is the smaller of the two
+            return dense_latent(x, gamma, size, temperature, keys)
+        return sparse_latent(x, gamma, size, temperature, top_k, keys)
 
 
 def _shown(soft: Dense | Atoms, batch: Batch) -> Tensor | Atoms:

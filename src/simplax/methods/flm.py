@@ -6,20 +6,18 @@ FLM counts time from noise to data; here, as everywhere, t = 0 is clean: its tim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
-from simplax.methods.base import Method
-from simplax.methods.uniform import predict, scored
-from simplax.nn import Architecture
-from simplax.nn.onehot import OneHotDenoiser
-from simplax.processes.onehot import noised, projected_noise
-from simplax.processes.uniform import Prediction
+from simplax.methods.base import Facts, Method
+from simplax.nn import Architecture, Network, inner
+from simplax.nn.flm import OneHotDenoiser
+from simplax.objectives.fused import cross_entropy
+from simplax.processes.base import Process
+from simplax.processes.onehot import OneHotProcess
 from simplax.samplers.base import Sampler
 from simplax.samplers.flm import OneHotEuler
-from simplax.schedules import Linear, Schedule
 from simplax.times import TimeLaw
 from simplax.typing import Batch, Loss, StepContext
 
@@ -32,11 +30,18 @@ class FLM(Method):
     cap attention scores (`architecture.attention_cap=50`), those of later comparisons do not.
     """
 
-    noise: ClassVar[str] = "vectors"
+    facts: ClassVar[Facts] = Facts(
+        "FLM",
+        "one-hot vectors",
+        "Euler",
+        "Lee et al. 2026, One-step Language Modeling via Continuous Denoising",
+    )
+    process_type: ClassVar[type[Process]] = OneHotProcess
 
     times: TimeLaw = field(default_factory=lambda: TimeLaw(0.0, 1.0))
-    # the loop asks every method for a schedule; this one's lives in its denoiser
-    schedule: Schedule = field(default_factory=Linear, init=False, repr=False)
+
+    def process(self, denoiser: Any) -> OneHotProcess:
+        return OneHotProcess(inner(denoiser))
 
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return OneHotDenoiser(vocab_size, length, architecture)
@@ -44,10 +49,9 @@ class FLM(Method):
     def sampler(self, **options: Any) -> Sampler[Any]:
         return OneHotEuler(**options)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        network = cast(OneHotDenoiser, denoiser)
-        t, rows = self.times(context.u), network.rows()
-        clean = torch.nn.functional.embedding(batch.tokens, rows)
-        noise = projected_noise(rows, batch.tokens.shape[1], context.keys.fold_in(0))
-        y = torch.where(batch.given.unsqueeze(-1), clean, noised(clean, noise, network.gamma(t)))
-        return scored(-Prediction(predict(denoiser, y, t, batch, context)).log_at(batch.tokens), batch)
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        network = Network.of(denoiser)
+        process, t = self.process(network.denoiser), self.times(context.u)
+        y = process.corrupt(batch.tokens, t, context.keys.stream("corrupt"))
+        prediction = network(process.clamp(y, batch.tokens, batch.given), t, batch, context)
+        return Loss(cross_entropy(prediction, batch.tokens, batch.scored), batch.scored)

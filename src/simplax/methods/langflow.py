@@ -10,20 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from simplax.methods.base import HasLikelihood, Method, per_sample
-from simplax.methods.sflm import per_sample_mean
-from simplax.methods.uniform import scored
-from simplax.nn import Architecture, call
-from simplax.nn.embedded import EmbeddingDenoiser
+from simplax.methods.base import Facts, HasLikelihood, Method, no_boundary_terms
+from simplax.nn import Architecture, Network, inner
+from simplax.nn.langflow import EmbeddingDenoiser
 from simplax.objectives.flow import flow_nll
-from simplax.processes.embedded import noised
-from simplax.processes.uniform import Prediction
+from simplax.objectives.fused import cross_entropy
+from simplax.processes.base import Process
+from simplax.processes.embedding import EmbeddingProcess
 from simplax.samplers.base import Sampler
 from simplax.samplers.langflow import EmbeddingDDIM
-from simplax.schedules import Linear, Schedule
 from simplax.times import TimeLaw
 from simplax.typing import Batch, Loss, StepContext
 
@@ -37,14 +34,18 @@ class LangFlow(Method, HasLikelihood):
     calls and gradients each.
     """
 
-    noise: ClassVar[str] = "vectors"
+    facts: ClassVar[Facts] = Facts(
+        "LangFlow",
+        "embeddings",
+        "DDIM-like",
+        "Chen et al. 2026, LangFlow: Continuous Diffusion Rivals Discrete in Language Modeling",
+    )
+    process_type: ClassVar[type[Process]] = EmbeddingProcess
 
     times: TimeLaw = field(default_factory=lambda: TimeLaw(0.0, 1.0))
     self_conditioning: float = 0.25
     skip_warmup: int = 5000
     likelihood_steps: int = 128
-    # the loop asks every method for a schedule; this one's is learned and lives in its denoiser
-    schedule: Schedule = field(default_factory=Linear, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.self_conditioning <= 1:
@@ -54,55 +55,38 @@ class LangFlow(Method, HasLikelihood):
         if self.likelihood_steps < 1 or self.skip_warmup < 0:
             raise ValueError("likelihood_steps must be at least 1 and skip_warmup not negative")
 
+    def process(self, denoiser: Any) -> EmbeddingProcess:
+        return EmbeddingProcess(inner(denoiser))
+
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         return EmbeddingDenoiser(vocab_size, length, architecture)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return EmbeddingDDIM(**options)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        """The value is the cross-entropy; the fit of the schedule to it adds its gradient and no value."""
-        network = cast(EmbeddingDenoiser, denoiser)
-        t = self.times(context.u)
-        gamma, rows = network.gamma(t), network.rows()
-        clean = torch.nn.functional.embedding(batch.tokens, rows)
-        noise = context.keys.fold_in(0).normal(*clean.shape[1:], dtype=clean.dtype)
-        z = torch.where(batch.given.unsqueeze(-1), clean, noised(clean, noise, gamma))
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        """The cross-entropy; the fit of the schedule to it is the auxiliary part."""
+        network = Network.of(denoiser)
+        own = cast(EmbeddingDenoiser, network.inner)
+        process, t = self.process(network.denoiser), self.times(context.u)
+        z = process.corrupt(batch.tokens, t, context.keys.stream("corrupt"))
+        z = process.clamp(z, batch.tokens, batch.given)
         skip = 1.0
-        if denoiser.training:
-            skip = min(1.0, context.step / max(self.skip_warmup, 1)) if self.skip_warmup else 1.0
-        arguments = {"given": batch.given, "attend": batch.attend, "skip": skip}
-        arguments["self_condition"] = self._first(denoiser, z, t, arguments, rows, context)
-        logits = call(denoiser, z, t, **arguments)
-        loss = scored(-Prediction(logits).log_at(batch.tokens), batch)
-        misfit = (per_sample_mean(loss) - network.noise.expected(gamma)) ** 2
-        return Loss(
-            loss.per_token + torch.where(batch.scored, per_sample(misfit - misfit.detach()), 0.0).float(),
-            batch.scored,
-        )
+        if context.training and self.skip_warmup:
+            skip = min(1.0, context.step / self.skip_warmup)
+        # nobody measures with another network than the sampler's, which has a mean from its second call on
+        prediction = network(z, t, batch, context, share=self.self_conditioning, skip=skip)
+        loss = Loss(cross_entropy(prediction, batch.tokens, batch.scored), batch.scored)
+        misfit = (loss.per_sequence() - own.noise.expected(own.gamma(t))) ** 2
+        return Loss(loss.per_token, loss.scored, auxiliary=(misfit * loss.scored.sum(-1)).sum().float())
 
-    def _first(
-        self,
-        denoiser: nn.Module,
-        z: Tensor,
-        t: Tensor,
-        arguments: dict[str, Any],
-        rows: Tensor,
-        context: StepContext,
-    ) -> Tensor:
-        """Means predicted without self-conditioning for the samples whose coin says so, zeros for the others."""
-        means = torch.zeros_like(z)
-        chosen = (context.keys.fold_in(1).uniform(1)[:, 0] < self.self_conditioning).nonzero().squeeze(-1)
-        if len(chosen):
-            told = {name: v[chosen] if isinstance(v, Tensor) else v for name, v in arguments.items()}
-            with torch.no_grad():
-                probs = torch.softmax(call(denoiser, z[chosen], t[chosen], **told).float(), dim=-1)
-                means[chosen] = (probs.to(rows.dtype) @ rows).to(means.dtype)
-        return means
-
-    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def nll(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         """The whole bound, from one draw of noise and one random probe; the network reads no earlier prediction."""
-        return flow_nll(denoiser, batch, context.keys, self.likelihood_steps)
+        return flow_nll(Network.of(denoiser), batch, context.keys.stream("nll"), self.likelihood_steps)
 
-    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        return Loss(torch.zeros(batch.tokens.shape, device=batch.tokens.device), batch.scored)
+    def boundary_terms(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
+        return no_boundary_terms(batch)

@@ -25,13 +25,13 @@ from simplax.typing import Batch, StepContext
 class Likelihood:
     """Nats per scored token: the value itself if `exact`, an upper bound on it in expectation otherwise.
 
-    `ends` is the part of it outside the training times. `standard_error` is about the population the sequences came
-    from, `monte_carlo_error` only about the draws of time and noise for this very set of sequences (zero when the value
-    is exact). `per_sequence` (batch,) are sums in nats.
+    `boundary_terms` is the part of it outside the training times. `standard_error` is about the population the
+    sequences came from, `monte_carlo_error` only about the draws of time and noise for this very set of sequences (zero
+    when the value is exact). `per_sequence` (batch,) are sums in nats.
     """
 
     nats_per_token: float
-    ends: float
+    boundary_terms: float
     standard_error: float
     monte_carlo_error: float
     exact: bool
@@ -66,11 +66,13 @@ def nll(
     draws: int = 8,
     seed: int = 0,
     batch_size: int = 256,
+    carry: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Likelihood:
     """Each draw gives every sequence its own time, stratified over the whole set, and noise of its own.
 
     Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
+    A network with a carry makes its own first call on every state, or none with `carry=False`: both are bounds.
     `progress` is told how many draws of single sequences are done.
     """
     if not isinstance(method, HasLikelihood):
@@ -84,10 +86,11 @@ def nll(
     device = next(denoiser.parameters(), torch.empty(0)).device
     tell = progress or (lambda done: None)
     parts = [
-        _one_draw(method, denoiser, whole, draw, seed, batch_size, device, tell) for draw in range(draws)
+        _one_draw(method, denoiser, whole, draw, seed, batch_size, device, tell, carry)
+        for draw in range(draws)
     ]
-    inside, ends, scored = torch.stack(parts).unbind(1)
-    return _summarise(inside, ends, scored[0], method.exact_likelihood)
+    inside, outside, scored = torch.stack(parts).unbind(1)
+    return _summarise(inside, outside, scored[0], method.exact_likelihood)
 
 
 def _one_draw(
@@ -99,25 +102,26 @@ def _one_draw(
     batch_size: int,
     device: torch.device,
     tell: Callable[[int], None],
+    carry: bool,
 ) -> Tensor:
-    """(3, batch): nats of each sequence inside the training times, those at the ends, and its scored tokens."""
+    """(3, batch): nats of each sequence inside the training times, of its boundary terms, and its scored tokens."""
     u = stratified(len(whole.tokens), seed, draw)
     sums = []
     for rows in torch.arange(len(whole.tokens)).split(batch_size):
-        attend = None if whole.attend is None else whole.attend[rows]
-        batch = Batch(whole.tokens[rows], whole.given[rows], whole.scored[rows], attend).to(device)
-        keys = Keys.from_seeds(rows).fold_in(seed, draw).to(device)
-        context = StepContext(keys, u[rows].to(device))
-        inner, ends = method.nll(denoiser, batch, context), method.ends(denoiser, batch, context)
-        columns = (inner.per_token, ends.per_token, inner.scored)
+        batch = whole.rows(rows).to(device)
+        keys = Keys.from_seeds(rows).stream("likelihood", seed, draw).to(device)
+        context = StepContext(keys, u[rows].to(device), training=False)
+        inner = method.nll(denoiser, batch, context, carry=carry)
+        outer = method.boundary_terms(denoiser, batch, context, carry=carry)
+        columns = (inner.per_token, outer.per_token, inner.scored)
         sums.append(torch.stack([column.double().sum(-1).cpu() for column in columns]))
         tell(draw * len(whole.tokens) + int(rows[-1]) + 1)
     return torch.cat(sums, dim=1)
 
 
-def _summarise(inside: Tensor, ends: Tensor, scored: Tensor, exact: bool) -> Likelihood:
+def _summarise(inside: Tensor, outside: Tensor, scored: Tensor, exact: bool) -> Likelihood:
     """Nats (draws, batch) and scored tokens (batch,): a ratio of sums, and the errors of that ratio."""
-    totals, count = inside + ends, scored.sum().clamp(min=1)
+    totals, count = inside + outside, scored.sum().clamp(min=1)
     draws, number = totals.shape
     per_sequence = totals.mean(0)
     mean = float(per_sequence.sum() / count)
@@ -126,7 +130,7 @@ def _summarise(inside: Tensor, ends: Tensor, scored: Tensor, exact: bool) -> Lik
     noise = float((totals.sum(-1) / count).std() / math.sqrt(draws)) if draws > 1 else math.nan
     return Likelihood(
         nats_per_token=mean,
-        ends=float(ends.mean(0).sum() / count),
+        boundary_terms=float(outside.mean(0).sum() / count),
         standard_error=spread,
         monte_carlo_error=0.0 if exact else noise,
         exact=exact,

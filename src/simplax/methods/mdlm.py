@@ -1,4 +1,4 @@
-"""Masked diffusion language models (Sahoo et al. 2024): absorbing noise, the SUBS parameterisation."""
+"""MDLM (Sahoo et al. 2024): masked diffusion."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from simplax.methods.base import HasLikelihood, Method, num_categories, per_sample
-from simplax.methods.uniform import foresee
-from simplax.nn import Architecture, Denoiser
-from simplax.objectives.fused import surprise
-from simplax.processes.masked import corrupt
-from simplax.samplers import MaskedAncestral
+from simplax.methods.base import Facts, HasLikelihood, Method
+from simplax.nn import Architecture, Denoiser, Network, num_categories
+from simplax.objectives.fused import cross_entropy
+from simplax.processes.base import Process
+from simplax.processes.masked import MaskedProcess
+from simplax.random import Keys
 from simplax.samplers.base import Sampler
+from simplax.samplers.mdlm import MaskedAncestral
 from simplax.schedules import LogLinear, Schedule
 from simplax.times import TimeLaw
-from simplax.typing import Batch, Loss, StepContext
+from simplax.typing import Batch, Loss, StepContext, per_sample
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,13 @@ class MDLM(Method, HasLikelihood):
     leaves it out. The likelihood always has it.
     """
 
-    noise: ClassVar[str] = "masked"
+    facts: ClassVar[Facts] = Facts(
+        "MDLM",
+        "tokens, towards a mask",
+        "ancestral",
+        "Sahoo et al. 2024, Simple and Effective Masked Diffusion Language Models",
+    )
+    process_type: ClassVar[type[Process]] = MaskedProcess
 
     schedule: Schedule = field(default_factory=LogLinear)
     times: TimeLaw = field(default_factory=TimeLaw)
@@ -39,6 +46,9 @@ class MDLM(Method, HasLikelihood):
         if self.weighting not in ("elbo", "low_var"):
             raise ValueError(f"unknown weighting {self.weighting!r}: choose elbo or low_var")
 
+    def process(self, denoiser: Any) -> MaskedProcess:
+        return MaskedProcess(self.schedule, num_categories(denoiser))
+
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         time = self.schedule.sigma if self.time_conditioning else None
         return Denoiser(vocab_size + 1, length, architecture, output_size=vocab_size, time=time)
@@ -46,52 +56,60 @@ class MDLM(Method, HasLikelihood):
     def sampler(self, **options: Any) -> Sampler[Any]:
         return MaskedAncestral(**options)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
         t = self.times(context.u)
         weight = self._weight(t) if self.weighting == "elbo" else torch.ones_like(t)
-        return Loss(self._surprise(denoiser, batch, t, context, weight), batch.scored)
+        keys = context.keys.stream("corrupt")
+        return Loss(self._cross_entropy(denoiser, batch, t, context, weight, keys), batch.scored)
 
-    def nll(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def nll(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         t = self.times(context.u)
         weight = self._weight(t) * (self.times.high - self.times.low)
-        return Loss(self._surprise(denoiser, batch, t, context, weight), batch.scored)
+        keys = context.keys.stream("nll")
+        return Loss(
+            self._cross_entropy(denoiser, batch, t, _measuring(context, carry), weight, keys), batch.scored
+        )
 
-    def ends(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
+    def boundary_terms(
+        self, denoiser: nn.Module | Network, batch: Batch, context: StepContext, *, carry: bool = True
+    ) -> Loss:
         """Lifting all masks left at the first time, and lifting the first alpha(1) of them, both in one step each.
 
         The second is what is missing because the schedule does not quite end in masks only: the chain starts there.
         """
         first, last = (torch.full_like(context.u, t) for t in (self.times.low, self.times.high))
-        everywhere = torch.ones_like(batch.given)
-        reconstruction = self._surprise(denoiser, batch, first, context, draw=1)
-        start = self._surprise(
-            denoiser, batch, last, context, weight=self.schedule.alpha(last), hidden=everywhere
-        )
+        measuring, keys = _measuring(context, carry), context.keys.stream("reconstruction")
+        reconstruction = self._cross_entropy(denoiser, batch, first, measuring, None, keys)
+        start = self._cross_entropy(denoiser, batch, last, measuring, self.schedule.alpha(last), None)
         return Loss(reconstruction + start, batch.scored)
 
     def _weight(self, t: Tensor) -> Tensor:
         return -self.schedule.derivative(t) / (1 - self.schedule.alpha(t))
 
-    def _surprise(
+    def _cross_entropy(
         self,
-        denoiser: nn.Module,
+        denoiser: nn.Module | Network,
         batch: Batch,
         t: Tensor,
-        context: StepContext,
-        weight: Tensor | None = None,
-        *,
-        hidden: Tensor | None = None,
-        draw: int = 0,
+        context: StepContext | None,
+        weight: Tensor | None,
+        keys: Keys | None,
     ) -> Tensor:
-        """-weight log x_hat[x] where a scored token is masked; `hidden` says where that is instead of a draw."""
-        mask_id = num_categories(denoiser)
-        if hidden is None:
-            alpha = per_sample(self.schedule.alpha(t))
-            hidden = corrupt(batch.tokens, alpha, mask_id, context.keys.fold_in(draw)) == mask_id
-        hidden = hidden & ~batch.given
-        z = torch.where(hidden, mask_id, batch.tokens)
-        given = foresee(denoiser, z, t, batch, context)
-        if isinstance(given, Tensor):
-            given = given[..., :mask_id]  # published networks also have an output for the mask
+        """-weight log x_hat[x] where a scored token is masked; without `keys` all of them are."""
+        network = Network.of(denoiser)
+        process = self.process(network.denoiser)
+        if keys is None:
+            z = torch.full_like(batch.tokens, process.mask_id)
+        else:
+            z = process.corrupt(batch.tokens, t, keys)
+        z = torch.where(batch.given, batch.tokens, z)
+        prediction = network(z, t, batch, context)
         factor = None if weight is None else per_sample(weight)
-        return surprise(given, batch.tokens, hidden & batch.scored, factor)
+        return cross_entropy(prediction, batch.tokens, (z == process.mask_id) & batch.scored, factor)
+
+
+def _measuring(context: StepContext, carry: bool) -> StepContext | None:
+    """For a bound: the network's own first call everywhere, or an empty carry everywhere."""
+    return StepContext(context.keys, context.u, context.step, training=False) if carry else None

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
-import torch
 from torch import Tensor, nn
 
 from simplax.functional.continuous import truncation_alpha
-from simplax.methods.base import Method
-from simplax.methods.uniform import predict, scored
-from simplax.nn import Architecture
-from simplax.nn.sphere import Adaptation, SphereDenoiser
-from simplax.processes.sphere import corrupt
-from simplax.processes.uniform import Prediction
+from simplax.methods.base import Facts, Method
+from simplax.nn import Architecture, Network, inner
+from simplax.nn.sflm import Adaptation, SphereDenoiser
+from simplax.objectives.fused import cross_entropy
+from simplax.processes.base import Process
+from simplax.processes.sphere import SphereProcess
 from simplax.samplers.base import Sampler
 from simplax.samplers.sflm import GeodesicEuler
-from simplax.schedules import LogLinear, Schedule
 from simplax.times import TimeLaw
 from simplax.typing import Batch, Loss, StepContext
+
+CITATION = "Deschenaux and Gulcehre 2026, Language Modeling with Hyperspherical Flows"
 
 
 @dataclass(frozen=True)
@@ -30,34 +31,30 @@ class SphereMethod(Method, abc.ABC):
     alpha runs from 0.001 at t = 1 to its largest value at t = 0, and lives in the denoiser.
     """
 
-    noise: ClassVar[str] = "vectors"
+    process_type: ClassVar[type[Process]] = SphereProcess
 
     times: TimeLaw = field(default_factory=TimeLaw)
-    # the loop asks every method for a schedule; what counts is the denoiser's own
-    schedule: Schedule = field(default_factory=LogLinear, init=False, repr=False)
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return GeodesicEuler(**options)
 
-    def loss(self, denoiser: nn.Module, batch: Batch, context: StepContext) -> Loss:
-        network = cast(SphereDenoiser, denoiser)
-        training = denoiser.training and torch.is_grad_enabled()
-        if training:
-            network.refit_if_due(context.step)
-        t = self.times(context.u)
-        clean = torch.nn.functional.embedding(batch.tokens, network.rows())
-        z = torch.where(
-            batch.given.unsqueeze(-1), clean, corrupt(clean, network.alpha(t), context.keys.fold_in(0))
-        )
-        loss = scored(-Prediction(predict(denoiser, z, t, batch, context)).log_at(batch.tokens), batch)
-        if training:
-            network.record(t, per_sample_mean(loss), context.step)
-        return loss
+    def process(self, denoiser: Any) -> SphereProcess:
+        return SphereProcess(inner(denoiser))
+
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        network = Network.of(denoiser)
+        process, t = self.process(network.denoiser), self.times(context.u)
+        z = process.corrupt(batch.tokens, t, context.keys.stream("corrupt"))
+        prediction = network(process.clamp(z, batch.tokens, batch.given), t, batch, context)
+        loss = Loss(cross_entropy(prediction, batch.tokens, batch.scored), batch.scored)
+        return replace(loss, observations={"time": t, "loss": loss.per_sequence()})
 
 
 @dataclass(frozen=True)
 class SFLM(SphereMethod):
     """The plain method. `truncation` is the largest alpha it ever sees: 1, the default, is a clean token."""
+
+    facts: ClassVar[Facts] = Facts("S-FLM", "points of a sphere", "geodesic Euler", CITATION)
 
     truncation: float = 1.0
 
@@ -73,6 +70,10 @@ class SFLMAdaptive(SphereMethod):
     runs to 0.121). Samplers use the adapted schedule; published evaluations fell back to the plain truncated one.
     """
 
+    facts: ClassVar[Facts] = Facts(
+        "S-FLM, truncated and adaptive", "points of a sphere, late times only", "geodesic Euler", CITATION
+    )
+
     truncation: float | None = None
     adaptation: Adaptation = field(default_factory=Adaptation)
 
@@ -82,7 +83,5 @@ class SFLMAdaptive(SphereMethod):
             largest = truncation_alpha(vocab_size, architecture.width)
         return SphereDenoiser(vocab_size, length, architecture, largest, self.adaptation)
 
-
-def per_sample_mean(loss: Loss) -> Tensor:
-    """(batch,) means over scored tokens, without a gradient."""
-    return loss.per_token.detach().sum(-1) / loss.scored.sum(-1).clamp(min=1)
+    def after_step(self, denoiser: nn.Module, observations: Mapping[str, Tensor], step: int) -> None:
+        cast(SphereDenoiser, inner(denoiser)).learn(observations["time"], observations["loss"], step)

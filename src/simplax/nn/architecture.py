@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from simplax.errors import UserError
 from simplax.nn.relations import RELATIONS
@@ -14,7 +16,8 @@ class Architecture:
 
     `soft_cap` c replaces the logits l by c tanh(l / c), `attention_cap` does so with the scores of attention
     (FLM's published networks have 50). `given_embedding` tells the network which positions
-    are clamped. `self_conditioning` adds a path for the previous prediction. `relations` names an entry of
+    are clamped. `carry` is what one call hands to the next: `none`, the predicted `probabilities`, or the `hidden`
+    state of the last block (`simplax.nn.carry`). `relations` names an entry of
     `RELATIONS`: pairs of positions that attention may learn to prefer. `checkpointing` recomputes each block
     in the backward pass, trading time for memory. Every option but the caps starts as an exact no-op: none of
     those changes the network at initialisation.
@@ -29,7 +32,7 @@ class Architecture:
     soft_cap: float | None = None
     attention_cap: float | None = None
     given_embedding: bool = False
-    self_conditioning: bool = False
+    carry: Literal["none", "probabilities", "hidden"] = "none"
     relations: str | None = None
     checkpointing: bool = False
 
@@ -47,10 +50,20 @@ class Architecture:
             cap = getattr(self, name)
             if cap is not None and cap <= 0.0:
                 raise UserError(f"{name} must be positive, or None for no cap, not {cap}.")
+        if self.carry not in ("none", "probabilities", "hidden"):
+            raise UserError(f"carry must be none, probabilities or hidden, not {self.carry!r}.")
         if self.relations is not None and self.relations not in RELATIONS:
             raise UserError(
                 f"unknown relations {self.relations!r}; choose one of {', '.join(sorted(RELATIONS))}."
             )
+
+    @staticmethod
+    def modernised(stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings as older versions stored them, in today's names."""
+        settings = dict(stored)
+        if "self_conditioning" in settings:
+            settings["carry"] = "probabilities" if settings.pop("self_conditioning") else "none"
+        return settings
 
     @property
     def head_dim(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from simplax.nn.architecture import Architecture
 from simplax.nn.attention import Cache, Rotary, visible
-from simplax.nn.inputs import GivenEmbedding, State, TokenEmbedding, VectorProjection
+from simplax.nn.inputs import CarryNorm, GivenEmbedding, State, TokenEmbedding, VectorProjection
 from simplax.nn.relations import RelationBias
 from simplax.nn.transformer import Block, OutputLayer, Shared, SigmaMap, zero_linear
 
@@ -22,7 +22,9 @@ class Denoiser(nn.Module):
     """One transformer for diffusion and autoregression.
 
     `vocab_size` rows of the input embedding, `output_size` logits per position (as many unless said
-    otherwise). `time` maps t to the noise level the network is conditioned on (usually a schedule's `sigma`);
+    otherwise), of which the first `num_categories` are the data's (all of them unless said otherwise: published
+    networks have an output for the mask too). `time` maps t to the noise level the network is conditioned on
+    (usually a schedule's `sigma`);
     None means that it does not see the time, with the modulation kept as a learned constant, and
     `adaln=False` removes the modulation. `input="vectors"` reads vectors of `vector_size` instead of tokens.
     `autocast` is the dtype of matrix products and attention, None for float32; it is an attribute, and an
@@ -39,6 +41,7 @@ class Denoiser(nn.Module):
         architecture: Architecture,
         *,
         output_size: int | None = None,
+        num_categories: int | None = None,
         time: Callable[[Tensor], Tensor] | None = None,
         adaln: bool = True,
         causal: bool = False,
@@ -53,6 +56,7 @@ class Denoiser(nn.Module):
             raise ValueError("a denoiser without adaptive layer norm cannot see the time: leave `time` out.")
         self.vocab_size, self.length, self.architecture = vocab_size, length, architecture
         self.output_size = vocab_size if output_size is None else output_size
+        self.num_categories = self.output_size if num_categories is None else num_categories
         self.time, self.causal, self.autocast = time, causal, autocast
 
         # registration order is the published one; what is ours comes last
@@ -70,7 +74,10 @@ class Denoiser(nn.Module):
         )
         self.output_layer = OutputLayer(a.width, self.output_size, cond_dim)
         self.given_embed = GivenEmbedding(a.width) if a.given_embedding else None
-        self.self_condition_map = zero_linear(a.width, a.width, bias=False) if a.self_conditioning else None
+        self.self_condition_map = (
+            zero_linear(a.width, a.width, bias=False) if a.carry == "probabilities" else None
+        )
+        self.carry_norm = CarryNorm(a.width) if a.carry == "hidden" else None
         self.relation_bias = RelationBias(a.relations, length, a.depth, a.heads) if a.relations else None
 
     @property
@@ -79,9 +86,14 @@ class Denoiser(nn.Module):
         return self.output_layer.linear
 
     @property
-    def self_conditioning(self) -> bool:
-        """Whether the network reads its previous prediction; the loss and the sampling loop ask."""
-        return self.self_condition_map is not None
+    def carry(self) -> str:
+        """What a call hands to the next."""
+        return self.architecture.carry
+
+    @property
+    def block_passes(self) -> int:
+        """Transformer blocks that a sequence goes through in one call."""
+        return len(self.blocks)
 
     def forward(
         self,
@@ -91,15 +103,22 @@ class Denoiser(nn.Module):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         self_condition: State | None = None,
+        carry: Tensor | None = None,
         cache: Cache | None = None,
         project: bool = True,
-    ) -> Tensor:
+        last_only: bool = False,
+        give_carry: bool = False,
+    ) -> Any:
         """Float32 logits (b, l, output_size), or the features if `project` is False; arguments as in `features`.
 
         A fused loss asks for the features here, so that it goes through whatever is wrapped around the call.
+        `last_only` leaves out all positions but the last; `give_carry` returns (result, hidden state) instead.
         """
-        features = self.features(z, t, given=given, attend=attend, self_condition=self_condition, cache=cache)
-        return self.logits(features) if project else features
+        h, cond = self._trunk(z, t, given, attend, self_condition, carry, cache)
+        with self._precision(self.autocast):
+            features = self.output_layer(h[:, -1:] if last_only else h, cond)
+        result = self.logits(features) if project else features
+        return (result, h) if give_carry else result
 
     def features(
         self,
@@ -109,17 +128,34 @@ class Denoiser(nn.Module):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         self_condition: State | None = None,
+        carry: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
         """Hidden states (b, l, width), float32, after the final norm and modulation.
 
         `z` ids (b, l), atoms, a dense simplex state (b, l, k), or vectors. `t` (b,) in [0, 1]. `given` (b, l)
         marks clamped positions (read only by networks with a given embedding), `attend` (b, l) is False on
-        padding, `self_condition` is the previous prediction in any form that `z` may take (None at the first
-        step), and with a `cache` the state holds only the tokens that follow those already read.
+        padding, `self_condition` is the previous prediction in any form that `z` may take, `carry` the previous
+        call's hidden state (each None at the first step), and with a `cache` the state holds only the tokens that
+        follow those already read.
         """
+        h, cond = self._trunk(z, t, given, attend, self_condition, carry, cache)
+        with self._precision(self.autocast):
+            return self.output_layer(h, cond)
+
+    def _trunk(
+        self,
+        z: State,
+        t: Tensor | None,
+        given: Tensor | None,
+        attend: Tensor | None,
+        self_condition: State | None,
+        carry: Tensor | None,
+        cache: Cache | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The hidden state after the last block, and the conditioning vector."""
         with self._precision(None):
-            h = self._embed(z, given, self_condition)
+            h = self._embed(z, given, self_condition, carry)
             cond = None if self.sigma_map is None else self.sigma_map(self._sigma(t, h.device))
         start = 0 if cache is None else cache.length
         stop = start + h.shape[1]
@@ -140,7 +176,7 @@ class Denoiser(nn.Module):
                     h = block(h, shared, layer_bias, layer, cache)
             if cache is not None:
                 cache.advance(stop - start)
-            return self.output_layer(h, cond)
+        return h, cond
 
     def logits(self, features: Tensor) -> Tensor:
         """Float32 logits (b, l, output_size) of features, soft-capped if the architecture says so."""
@@ -156,12 +192,18 @@ class Denoiser(nn.Module):
         dtype = weight.dtype if self.autocast is None else self.autocast
         return Cache(*(torch.zeros(shape, dtype=dtype, device=weight.device) for _ in range(2)))
 
-    def _embed(self, z: State, given: Tensor | None, self_condition: State | None) -> Tensor:
+    def _embed(
+        self, z: State, given: Tensor | None, self_condition: State | None, carry: Tensor | None
+    ) -> Tensor:
         h: Tensor = self.vocab_embed(z)
         if self_condition is not None:
             if self.self_condition_map is None:
-                raise ValueError("build the denoiser with self_conditioning=True, or pass no prediction.")
+                raise ValueError('build the denoiser with carry="probabilities", or pass no prediction.')
             h = h + self.self_condition_map(self.vocab_embed(self_condition))
+        if self.carry_norm is not None:
+            h = self.carry_norm(h, carry)
+        elif carry is not None:
+            raise ValueError('build the denoiser with carry="hidden", or pass no hidden state.')
         return h if self.given_embed is None else self.given_embed(h, given)
 
     def _sigma(self, t: Tensor | None, device: torch.device) -> Tensor:

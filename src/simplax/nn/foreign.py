@@ -58,6 +58,12 @@ def attribute(denoiser: object, name: str, default: Any = None) -> Any:
     return getattr(unwrapped(denoiser) if isinstance(denoiser, nn.Module) else denoiser, name, default)
 
 
+def inner(denoiser: Any) -> Any:
+    """The network itself, whatever wrapper or `Network` it comes in."""
+    denoiser = getattr(denoiser, "denoiser", denoiser)
+    return unwrapped(denoiser) if isinstance(denoiser, nn.Module) else denoiser
+
+
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module inside compiled and data-parallel wrappers."""
     while (inner := getattr(module, "_orig_mod", None) or _parallel_inner(module)) is not None:

@@ -83,3 +83,20 @@ class GivenEmbedding(nn.Module):
     def forward(self, h: Tensor, given: Tensor | None) -> Tensor:
         free, clamped = self.weight.unbind(0)
         return h + (free if given is None else torch.where(given.unsqueeze(-1), clamped, free))
+
+
+class CarryNorm(nn.Module):
+    """Adds the layer norm of the previous call's hidden state. Zero at initialisation.
+
+    The norm of an empty carry (zeros, or None) is the shift alone: a learned vector that says there is none.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, h: Tensor, carry: Tensor | None) -> Tensor:
+        if carry is None:
+            return h + self.bias
+        return h + F.layer_norm(carry.float(), self.weight.shape, self.weight, self.bias)

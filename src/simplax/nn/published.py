@@ -50,6 +50,8 @@ def load_published(denoiser: Denoiser, state: Mapping[str, Tensor]) -> None:
         "rotary_emb.inv_freq",
         "given_embed.weight",
         "self_condition_map.weight",
+        "carry_norm.weight",
+        "carry_norm.bias",
         "relation_bias.weight",
     }
     missing = sorted(ours.keys() - theirs.keys() - optional)

@@ -7,7 +7,7 @@ trunk reads vectors of its own width without a projection, and its embedding is 
 from __future__ import annotations
 
 import abc
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -79,9 +79,13 @@ class VectorDenoiser(nn.Module, abc.ABC):
         return self.trunk.blocks
 
     @property
-    def self_conditioning(self) -> bool:
-        """Whether the loop should feed the last prediction back, as probabilities."""
-        return self.architecture.self_conditioning
+    def carry(self) -> str:
+        """What a call hands to the next."""
+        return self.architecture.carry
+
+    @property
+    def block_passes(self) -> int:
+        return self.trunk.block_passes
 
     @property
     def autocast(self) -> torch.dtype | None:
@@ -98,15 +102,10 @@ class VectorDenoiser(nn.Module, abc.ABC):
         given: Tensor | None,
         attend: Tensor | None,
         self_condition: Tensor | None = None,
-    ) -> Tensor:
+        **options: Any,
+    ) -> Any:
         """The trunk's output; `self_condition` are probabilities (batch, length, K)."""
         previous = None if self_condition is None else self_condition.to(self.table.dtype) @ self.rows()
-        logits: Tensor = self.trunk(
-            vectors, self.level(t), given=given, attend=attend, self_condition=previous
+        return self.trunk(
+            vectors, self.level(t), given=given, attend=attend, self_condition=previous, **options
         )
-        return logits
-
-
-def unit(vectors: Tensor) -> Tensor:
-    """Rows of norm one."""
-    return torch.nn.functional.normalize(vectors, dim=-1)

@@ -1,8 +1,8 @@
-"""The projection to logits and a loss of them in one sweep, which also leaves the gradients behind.
+"""The projection to logits and a loss of them in one pass, which also leaves the gradients behind.
 
 Logits exist for one chunk of positions at a time, and become their own gradient in place. So the backward pass has
 nothing left to do but to scale, provided that the gradient it is given is the same for all positions; the sum of
-losses that training takes is such a case. For any other it sweeps once more.
+losses that training takes is such a case. For any other it makes one more pass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FusedLoss(torch.autograd.Function):
         differentiate: bool,
     ) -> Tensor:
         needs = tuple(n and differentiate for n in ctx.needs_input_grad[:3])
-        values, ctx.ready = sweep(features, weight, bias, rows, head, needs)
+        values, ctx.ready = project_and_reduce(features, weight, bias, rows, head, needs)
         ctx.save_for_backward(features, weight, bias)
         ctx.rows, ctx.head, ctx.needs = rows, head, needs
         return values
@@ -59,7 +59,7 @@ class FusedLoss(torch.autograd.Function):
         common = _common(upstream)
         if ready is None or common is None:
             features, weight, bias = ctx.saved_tensors
-            _, ready = sweep(features, weight, bias, ctx.rows, ctx.head, ctx.needs, upstream)
+            _, ready = project_and_reduce(features, weight, bias, ctx.rows, ctx.head, ctx.needs, upstream)
         elif common != 1.0:
             ready = tuple(None if g is None else g.mul_(common) for g in ready)
         return (*ready, None, None, None)
@@ -73,7 +73,7 @@ def _common(upstream: Tensor) -> float | None:
     return float(low) if low == high else None
 
 
-def sweep(
+def project_and_reduce(
     features: Tensor,
     weight: Tensor,
     bias: Tensor | None,

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from simplax import functional
 from simplax.functional._stable import divergence, expm1_minus, kl, log_over_prior, scale
+from simplax.processes.prior import Prior
 from simplax.processes.simplex import Marginal, SimplexState
-from simplax.processes.uniform import Prior
 
 
 def rate_density(
@@ -74,6 +74,8 @@ Objective = Callable[[Tensor, Tensor, SimplexState, Tensor, Tensor, Tensor, Prio
 class FiniteStep:
     """A surrogate of appendix E over steps of length 1/num_steps, times num_steps: the sum over a chain.
 
+    Its times are those of the chain, t = (floor(u N) + 1) / N: with any others the steps would not add up to it.
+
     `bridge` is the paper's objective before its limit. `tight_discrete` and `tight_joint` are not linear in w, so they
     want a drawn state; `tight_joint` and `loose_joint` have a simplex state as their target and need eta at s.
     """
@@ -86,6 +88,16 @@ class FiniteStep:
             raise ValueError(f"unknown surrogate {self.surrogate!r}: choose one of {', '.join(SURROGATES)}")
         if self.num_steps < 1:
             raise ValueError(f"num_steps must be at least 1, got {self.num_steps}")
+
+    def times(self, u: Tensor) -> Tensor:
+        """The time at which the step of stratified number `u` starts."""
+        number = (u * self.num_steps).floor().clamp(max=self.num_steps - 1)
+        return (number + 1) / self.num_steps
+
+    @property
+    def earliest(self) -> float:
+        """The earliest time a step may end at: there is no simplex state at time zero."""
+        return 0.5 / self.num_steps if self.has_simplex_target else 0.0
 
     @property
     def has_simplex_target(self) -> bool:

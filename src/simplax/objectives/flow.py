@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from simplax.functional.continuous import LANGFLOW_TAIL
-from simplax.nn import call
-from simplax.nn.embedded import EmbeddingDenoiser
+from simplax.nn import Network
+from simplax.nn.langflow import EmbeddingDenoiser
 from simplax.processes.gaussian import signal_and_noise
-from simplax.processes.uniform import Prediction
+from simplax.processes.prediction import Prediction
 from simplax.random import Keys
 from simplax.typing import Batch, Loss
 
 
 @dataclass(frozen=True)
 class _Field:
-    """x_hat and its divergence along the flow, for free positions; `held` ones stay on their clean vectors."""
+    """x_hat and its divergence along the flow, for free positions; `clamped` ones stay on their clean vectors."""
 
-    denoiser: Any
+    network: Network
     rows: Tensor
     clean: Tensor
-    held: Tensor
+    clamped: Tensor
     probe: Tensor
     arguments: dict[str, Any]
 
     def logits(self, y: Tensor, t: Tensor, sigma: Tensor) -> Tensor:
-        z = torch.where(self.held, self.clean, sigma * y)
-        return call(self.denoiser, z, t.expand(len(y)), **self.arguments)
+        z = torch.where(self.clamped, self.clean, sigma * y)
+        return self.network.predict(z, t.expand(len(y)), **self.arguments)[0].logits
 
     def __call__(self, y: Tensor, t: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
@@ -46,37 +46,37 @@ class _Field:
         return mean.detach(), (pulled * self.probe).sum(-1)
 
 
-def flow_nll(denoiser: nn.Module, batch: Batch, keys: Keys, num_steps: int) -> Loss:
+def flow_nll(network: Network, batch: Batch, keys: Keys, num_steps: int) -> Loss:
     """Nats per token (their split among the tokens of a sequence is arbitrary) by Heun's method in `num_steps` steps.
 
     Even in quantiles of the network's own noise levels. log q(y | x) is taken at the draw rather than in the mean as is
     published: the same expectation, with less noise, for an exact network with none but the probe's.
     """
-    network = cast(EmbeddingDenoiser, denoiser)
-    rows = network.rows().detach()
+    denoiser = cast(EmbeddingDenoiser, network.inner)
+    rows = denoiser.rows().detach()
     clean = torch.nn.functional.embedding(batch.tokens, rows)
-    held = (batch.given if batch.attend is None else batch.given | ~batch.attend).unsqueeze(-1)
+    clamped = (batch.given if batch.attend is None else batch.given | ~batch.attend).unsqueeze(-1)
     shape = clean.shape[1:]
-    eps = keys.fold_in(0).normal(*shape, dtype=clean.dtype)
-    signs = (2 * keys.fold_in(1).randint(2, *shape) - 1).to(clean.dtype)
+    eps = keys.stream("noise").normal(*shape, dtype=clean.dtype)
+    signs = (2 * keys.stream("probe").randint(2, *shape) - 1).to(clean.dtype)
     field = _Field(
-        denoiser,
+        network,
         rows,
         clean,
-        held,
-        torch.where(held, 0.0, signs),
+        clamped,
+        torch.where(clamped, 0.0, signs),
         {"given": batch.given, "attend": batch.attend},
     )
     times = torch.linspace(
         LANGFLOW_TAIL, 1 - LANGFLOW_TAIL, num_steps + 1, dtype=torch.float64, device=clean.device
     )
-    signal, noise = signal_and_noise(network.gamma(times))
+    signal, noise = signal_and_noise(denoiser.gamma(times))
     place, noise = (signal / noise).to(clean.dtype), noise.to(clean.dtype)
 
     y = place[0] * clean + eps
     with torch.no_grad():
-        surprise = -Prediction(field.logits(y, times[0], noise[0])).log_at(batch.tokens)
-    spread = torch.zeros_like(surprise, dtype=torch.float64)
+        reconstruction = -Prediction(field.logits(y, times[0], noise[0])).log_at(batch.tokens)
+    spread = torch.zeros_like(reconstruction, dtype=torch.float64)
     for n in range(num_steps):
         ds = place[n + 1] - place[n]
         mean, divergence = field(y, times[n], noise[n])
@@ -84,4 +84,4 @@ def flow_nll(denoiser: nn.Module, batch: Batch, keys: Keys, num_steps: int) -> L
         y = y + 0.5 * ds * (mean + ahead)
         spread += 0.5 * ds * (divergence + divergence_ahead)
     prior = 0.5 * (y.double().square() - eps.double().square()).sum(-1)
-    return Loss(torch.where(batch.scored, surprise + prior - spread, 0.0), batch.scored)
+    return Loss(torch.where(batch.scored, reconstruction + prior - spread, 0.0), batch.scored)

@@ -161,7 +161,7 @@ class Model:
                         self.denoiser.eval(),
                         (len(rows), self.config.task.length),
                         sampler=chosen,
-                        schedule=self.method.schedule,
+                        process=self.method.process(self.denoiser),
                         num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
                         vocab_size=self.config.task.vocab_size,
                         seeds=numbers[rows],
@@ -184,9 +184,13 @@ class Model:
         draws: int = 8,
         seed: int = 0,
         batch_size: int = 256,
+        carry: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Likelihood:
-        """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound."""
+        """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound.
+
+        With `carry=False` a network that carries something from call to call is scored without: a bound as well.
+        """
         return likelihood.nll(
             self.method,
             self.denoiser.eval(),
@@ -196,6 +200,7 @@ class Model:
             draws=draws,
             seed=seed,
             batch_size=batch_size,
+            carry=carry,
             progress=progress,
         )
 

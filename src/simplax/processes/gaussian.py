@@ -46,7 +46,7 @@ def _table(size: int, low: float, high: float) -> tuple[Tensor, Tensor]:
 def dense_latent(x: Tensor, gamma: Tensor, size: int, temperature: float, keys: Keys) -> tuple[Dense, Tensor]:
     """softmax(w / temperature) and arg-max w for ids `x` (batch, length) at `gamma` (batch,)."""
     signal, noise = (scale[:, None, None] for scale in signal_and_noise(gamma))
-    w = noise * keys.normal(*x.shape[1:], size, dtype=torch.float64)
+    w = noise * keys.stream("latent").normal(*x.shape[1:], size, dtype=torch.float64)
     w = w + signal * torch.nn.functional.one_hot(x, size)
     return Dense(torch.softmax(w / temperature, dim=-1)), w.argmax(-1)
 
@@ -65,10 +65,12 @@ def sparse_latent(
             f"top_k must lie between 1 and the number of other categories {size - 1}, got {top_k}"
         )
     signal, noise = (scale[:, None] for scale in signal_and_noise(gamma))
-    own = signal + noise * keys.fold_in(0).normal(*x.shape[1:], dtype=torch.float64)
-    others = noise.unsqueeze(-1) * largest_normals(size - 1, keys.fold_in(1).uniform(*x.shape[1:], top_k))
+    own = signal + noise * keys.stream("own").normal(*x.shape[1:], dtype=torch.float64)
+    others = noise.unsqueeze(-1) * largest_normals(
+        size - 1, keys.stream("others").uniform(*x.shape[1:], top_k)
+    )
     ids = torch.cat(
-        [x.unsqueeze(-1), other_ids(x, size, keys.fold_in(2).uniform(*x.shape[1:], top_k))], dim=-1
+        [x.unsqueeze(-1), other_ids(x, size, keys.stream("ids").uniform(*x.shape[1:], top_k))], dim=-1
     )
     values = torch.cat([own.unsqueeze(-1), others], dim=-1)
     scaled = values / temperature

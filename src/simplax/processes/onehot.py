@@ -6,12 +6,30 @@ altogether: xi E for xi ~ N(0, I_K) is N(0, E^T E), and z <- a z + b p becomes y
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
+from simplax.processes.vectors import VectorProcess
 from simplax.random import Keys
 
 EULER_GUARD = 1e-5
+
+
+class OneHotProcess(VectorProcess):
+    """One-hot vectors with Gaussian noise, read through the embedding; the network has a clock, `gamma(t)`."""
+
+    name: ClassVar[str] = "Gaussian noise on one-hot vectors"
+
+    def start(self, batch: int, length: int, keys: Keys) -> Tensor:
+        return projected_noise(self.rows, length, keys).double()
+
+    def corrupt(self, x: Tensor, t: Tensor, keys: Keys) -> Tensor:
+        return noised(self.clean(x), projected_noise(self.rows, x.shape[1], keys), self.network.gamma(t))
+
+    def towards(self, y: Tensor, mean: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return euler_step(y, mean.double(), self.network.gamma(t), self.network.gamma(s))
 
 
 def projected_noise(rows: Tensor, length: int, keys: Keys) -> Tensor:

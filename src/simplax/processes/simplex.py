@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simplax.functional.distributions import log_dirichlet_sample
-from simplax.processes.uniform import Prior, corrupt
+from simplax.functional.distributions import CONCENTRATION_RANGE
+from simplax.processes.prior import Prior
+from simplax.processes.uniform import corrupt
 from simplax.random import Keys, categorical
 
 ATOM_TOLERANCE = 1e-16
@@ -52,6 +53,10 @@ class Atoms(SimplexState):
     ids: Tensor
     weights: Tensor
 
+    def rows(self, rows: Tensor) -> Atoms:
+        """The states of some of the sequences."""
+        return Atoms(self.ids[rows], self.weights[rows])
+
     def expect(self, values: Tensor) -> Tensor:
         return (self.weights.to(values.dtype) * values.gather(-1, self.ids)).sum(-1)
 
@@ -62,18 +67,23 @@ class Atoms(SimplexState):
 
 @dataclass(frozen=True)
 class Marginal(SimplexState):
-    """E[w_t | z_t, x] = (eta p_t + e_{z_t}) / (1 + eta), with p_t = alpha x + (1 - alpha) pi for ids `x`."""
+    """E[w_t | z_t, x] = (eta p_t + e_{z_t}) / (1 + eta), with p_t = alpha x + (1 - alpha) pi for ids `x`.
+
+    `eta=None` is the limit eta = 0, the vertex e_{z_t}.
+    """
 
     z: Tensor
     x: Tensor
     alpha: Tensor
-    eta: Tensor
+    eta: Tensor | None
     prior: Prior
 
     def expect(self, values: Tensor) -> Tensor:
         def at(ids: Tensor) -> Tensor:
             return values.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
+        if self.eta is None:
+            return at(self.z)
         # 1 - alpha before the cast: near t = 0 it is small, and meets values of the size of its inverse
         alpha, rest, eta = (v.to(values.dtype) for v in (self.alpha, 1 - self.alpha, self.eta))
         base = values.mean(-1) if self.prior.probs is None else values @ self.prior.dense(values)
@@ -81,7 +91,9 @@ class Marginal(SimplexState):
         return (at(self.z) + eta * p_t) / (1 + eta)
 
     def dense(self, size: int) -> Dense:
-        x, z = (torch.nn.functional.one_hot(ids, size).to(self.eta.dtype) for ids in (self.x, self.z))
+        x, z = (torch.nn.functional.one_hot(ids, size).double() for ids in (self.x, self.z))
+        if self.eta is None:
+            return Dense(z)
         alpha, eta = self.alpha.unsqueeze(-1), self.eta.unsqueeze(-1)
         p_t = alpha * x + (1 - alpha) * self.prior.dense(x)
         return Dense((eta * p_t + z) / (1 + eta))
@@ -113,16 +125,16 @@ def draw_atoms(z: Tensor, more: Callable[[Keys, int], Tensor], eta: Tensor, coun
     """w ~ Dir(eta p + e_z) as atoms: the first sits on z, the others on draws from p made by `more(keys, n)`."""
     if count < 2:
         return vertex(z)
-    weights = stick_weights(eta.expand(z.shape), count, keys.fold_in(0), z.shape[1])
-    return Atoms(torch.cat([z.unsqueeze(-1), more(keys.fold_in(1), count - 1)], dim=-1), weights)
+    weights = stick_weights(eta.expand(z.shape), count, keys.stream("sticks"), z.shape[1])
+    return Atoms(torch.cat([z.unsqueeze(-1), more(keys.stream("atoms"), count - 1)], dim=-1), weights)
 
 
 def draw_dense(z: Tensor, p: Tensor, eta: Tensor, keys: Keys) -> Dense:
     """w ~ Dir(eta p + e_z) as the paper draws it: float64, concentrations kept in [1e-10, 1e8]."""
     shift = torch.nn.functional.one_hot(z, p.shape[-1])
     concentration = eta.double().unsqueeze(-1) * p.double() + shift
-    rows = [log_dirichlet_sample(c, g) for c, g in zip(concentration.cpu(), keys.generators())]
-    return Dense(torch.stack(rows).exp().to(z.device))
+    log_gamma = keys.log_gamma(concentration.clamp(*CONCENTRATION_RANGE))
+    return Dense(torch.softmax(log_gamma, dim=-1))
 
 
 def decode(w: Dense | Atoms, keys: Keys) -> Tensor:
@@ -168,11 +180,11 @@ def _joint_dense(
     x: Tensor, alpha: Tensor, eta: Tensor, largest: float, prior: Prior, keys: Keys
 ) -> tuple[SimplexState, Tensor]:
     del largest
-    z = corrupt(x, alpha, prior, keys.fold_in(0))
+    z = corrupt(x, alpha, prior, keys.stream("corrupt"))
     one_hot = torch.nn.functional.one_hot(x, prior.size).double()
     a = alpha.expand(x.shape).unsqueeze(-1)
     p = a * one_hot + (1 - a) * prior.dense(one_hot)
-    return draw_dense(z, p, eta.expand(x.shape), keys.fold_in(1)), z
+    return draw_dense(z, p, eta.expand(x.shape), keys.stream("simplex")), z
 
 
 def _joint_atoms(
@@ -181,20 +193,20 @@ def _joint_atoms(
     count = num_atoms(largest)
     if count > prior.size:  # large eta over few categories: the K-vector is the smaller of the two
         return _joint_dense(x, alpha, eta, largest, prior, keys)
-    z = corrupt(x, alpha, prior, keys.fold_in(0))
+    z = corrupt(x, alpha, prior, keys.stream("corrupt"))
 
     def more(keys: Keys, n: int) -> Tensor:
         repeated = x.unsqueeze(-1).expand(*x.shape, n)
         return corrupt(repeated, alpha.expand(x.shape).unsqueeze(-1), prior, keys)
 
-    return draw_atoms(z, more, eta, count, keys.fold_in(1)), z
+    return draw_atoms(z, more, eta, count, keys.stream("simplex")), z
 
 
 def _joint_marginal(
     x: Tensor, alpha: Tensor, eta: Tensor, largest: float, prior: Prior, keys: Keys
 ) -> tuple[SimplexState, Tensor]:
     del largest
-    z = corrupt(x, alpha, prior, keys.fold_in(0))
+    z = corrupt(x, alpha, prior, keys.stream("corrupt"))
     return Marginal(z, x, alpha, eta, prior), z
 
 

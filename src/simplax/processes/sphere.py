@@ -5,15 +5,35 @@ alpha is the share of the arc from noise to token: 1 is clean.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from simplax.functional.continuous import slerp, sphere_exp, sphere_velocity
-from simplax.nn.vectors import unit
+from simplax.functional.continuous import SPHERE_MARGIN, slerp, sphere_exp
+from simplax.processes.vectors import VectorProcess, unit
 from simplax.random import Keys
 
-SCORES_AT_ONCE = 1 << 24
-"""Positions times categories for which velocities are computed together: each such tensor takes 128 MB."""
+SCORES_AT_ONCE = 1 << 22
+"""Positions times categories for which velocities are computed together: a few such tensors fit a large cache."""
+NEAR = 1e-4
+"""1 - cosine of the angle to a token below which the ratio angle / sine is taken from its series."""
+
+
+class SphereProcess(VectorProcess):
+    """Points of the unit sphere between token and noise; the network has the share of the arc, `alpha(t)`."""
+
+    name: ClassVar[str] = "points of a sphere"
+
+    def start(self, batch: int, length: int, keys: Keys) -> Tensor:
+        return uniform_points(length, self.rows.shape[-1], keys)
+
+    def corrupt(self, x: Tensor, t: Tensor, keys: Keys) -> Tensor:
+        return corrupt(self.clean(x), self.network.alpha(t), keys)
+
+    def towards(self, y: Tensor, mean: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        """`mean` is the mean tangent vector to the tokens under x_hat."""
+        return sphere_exp(y, step_fraction(self.network.alpha(t), self.network.alpha(s)) * mean)
 
 
 def uniform_points(length: int, width: int, keys: Keys) -> Tensor:
@@ -32,9 +52,23 @@ def step_fraction(alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
     return (alpha_s - alpha_t) / (1 - alpha_t).clamp(min=1e-6)
 
 
-def move(z: Tensor, rows: Tensor, probs: Tensor, fraction: Tensor) -> Tensor:
-    """One step along the exact mean velocity under `probs` (batch, length, K)."""
+@torch.no_grad()
+def mean_tangent(z: Tensor, rows: Tensor, probs: Tensor) -> Tensor:
+    """`functional.sphere_velocity` at points `z` (batch, length, d) in the precision of `rows`, a few at a time.
+
+    With c the cosine to a token and g = angle / sine, the mean is sum_k p_k g_k (e_k - c_k z). g is smooth at c = 1,
+    where the angle itself loses half its digits.
+    """
     count = max(1, SCORES_AT_ONCE // rows.shape[0])
-    pieces = zip(z.flatten(0, 1).split(count), probs.flatten(0, 1).split(count))
-    velocity = torch.cat([sphere_velocity(part, rows, p) for part, p in pieces])
-    return sphere_exp(z, fraction * velocity.view_as(z))
+    flat, weights = z.to(rows.dtype).flatten(0, 1), probs.flatten(0, 1)
+    parts = [_few_tangents(*few, rows) for few in zip(flat.split(count), weights.split(count))]
+    return torch.cat(parts).view(z.shape).double()
+
+
+def _few_tangents(z: Tensor, probs: Tensor, rows: Tensor) -> Tensor:
+    cosine = (z @ rows.T).clamp_(SPHERE_MARGIN - 1, 1.0)
+    lack = 1 - cosine
+    ratio = torch.acos(cosine).mul_((lack * (1 + cosine)).clamp_(min=SPHERE_MARGIN**2).rsqrt_())
+    ratio = torch.where(lack < NEAR, 1 + lack / 3, ratio).mul_(probs.to(z.dtype))
+    mean = ratio @ rows
+    return mean - z * ratio.mul_(cosine).sum(-1, keepdim=True)

@@ -7,98 +7,60 @@ take the second branch pay for a categorical draw.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from simplax.random import Keys, categorical
+from simplax.processes.base import TokenProcess, required
+from simplax.processes.prediction import Prediction
+from simplax.processes.prior import Prior
+from simplax.random import Keys
+from simplax.schedules import Schedule
 
 
 @dataclass(frozen=True)
-class Prior:
-    """pi over `size` categories; `probs=None` is the uniform one."""
+class UniformProcess(TokenProcess):
+    """A token is itself with chance alpha_t and a draw from pi otherwise."""
 
-    size: int
-    probs: Tensor | None = None
+    name: ClassVar[str] = "tokens drawn from a prior"
 
-    def __post_init__(self) -> None:
-        if self.probs is not None and not _is_positive_law(self.probs, self.size):
-            raise ValueError(
-                f"pi must hold one positive probability for each of {self.size} categories and sum to one"
-            )
-
-    def at(self, ids: Tensor) -> Tensor | float:
-        return 1.0 / self.size if self.probs is None else self.probs.to(ids.device)[ids]
-
-    def dense(self, like: Tensor) -> Tensor:
-        if self.probs is None:
-            return torch.full((self.size,), 1.0 / self.size, dtype=like.dtype, device=like.device)
-        return self.probs.to(like)
-
-    def draw(self, u: Tensor) -> Tensor:
-        """Ids from pi by inverse CDF at the uniforms `u`."""
-        if self.probs is None:
-            return (u * self.size).long().clamp(max=self.size - 1)
-        cumulative = self.probs.double().cumsum(0).to(u.device)
-        return torch.searchsorted(cumulative, u.double() * cumulative[-1], right=True).clamp(
-            max=self.size - 1
-        )
-
-
-def _is_positive_law(probs: Tensor, size: int) -> bool:
-    return probs.shape == (size,) and bool((probs > 0).all()) and abs(float(probs.double().sum()) - 1) < 1e-4
-
-
-class Prediction:
-    """x_hat held as logits and one normaliser per position; the dense form is built only when asked for."""
-
-    def __init__(self, logits: Tensor) -> None:
-        self.logits = logits
-
-    @functools.cached_property
-    def log_normaliser(self) -> Tensor:
-        return log_normaliser(self.logits)
+    schedule: Schedule
+    prior: Prior
 
     @property
     def size(self) -> int:
-        return self.logits.shape[-1]
+        return self.prior.size
 
-    def at(self, ids: Tensor) -> Tensor:
-        """x_hat at one id per position, or at several when `ids` has one more axis."""
-        if ids.dim() == self.logits.dim():
-            return torch.exp(self.logits.gather(-1, ids) - self.log_normaliser.unsqueeze(-1))
-        return torch.exp(self.log_at(ids))
+    @classmethod
+    def around(cls, denoiser: Any, schedule: Schedule | None, prior: Prior) -> UniformProcess:
+        return cls(required(schedule), prior)
 
-    def log_at(self, ids: Tensor) -> Tensor:
-        """log x_hat at one id per position; -inf where it is impossible."""
-        return self.logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - self.log_normaliser
+    def start(self, batch: int, length: int, keys: Keys) -> Tensor:
+        return self.prior.draw(keys.uniform(length))
 
-    def probs(self) -> Tensor:
-        return torch.exp(self.logits - self.log_normaliser.unsqueeze(-1))
+    def corrupt(self, x: Tensor, t: Tensor, keys: Keys) -> Tensor:
+        return corrupt(x, self.alpha(t), self.prior, keys)
 
-    def draw(self, where: Tensor, u: Tensor) -> Tensor:
-        """One id per True entry of `where` (leading shape, or leading shape x J), by inverse CDF."""
-        rows = where if where.dim() < self.logits.dim() else where.any(-1)
-        logits, chosen = self.logits.flatten(0, -2), rows.flatten().nonzero().squeeze(-1)
-        few = max(1, _DRAW_ELEMENTS // self.size)
-        parts = zip(chosen.split(few), u[rows].split(few))
-        ids = torch.cat([categorical(torch.softmax(logits[part], dim=-1), v) for part, v in parts])
-        return ids if rows is where else ids[where[rows]]
+    def bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None, keys: Keys) -> Tensor:
+        alpha_t = self.alpha(t)
+        alpha_s = torch.ones_like(alpha_t) if s is None else self.alpha(s)
+        return draw_bridge(z, prediction, alpha_s, alpha_t, self.prior, keys)
 
+    def recover(self, z: Tensor, x: Tensor, t: Tensor, s: Tensor, keys: Keys) -> Tensor:
+        return draw_towards(x, z, self.alpha(s), self.alpha(t), self.prior, keys)
 
-_DRAW_ELEMENTS = 2**20  # probabilities alive at once however many positions are drawn
-_BLOCK_ELEMENTS = 2**17  # logits worked on at once: they and a copy of them fit a processor's cache
+    def greedy(self, z: Tensor, prediction: Prediction) -> Tensor:
+        return prediction.logits.argmax(-1)
 
-
-def log_normaliser(logits: Tensor) -> Tensor:
-    """logsumexp over the last axis without a copy of all logits, unless a gradient is needed."""
-    if logits.requires_grad or logits.device.type != "cpu" or logits.numel() <= _BLOCK_ELEMENTS:
-        return torch.logsumexp(logits, dim=-1)
-    few = max(1, _BLOCK_ELEMENTS // logits.shape[-1])
-    parts = [torch.logsumexp(part, dim=-1) for part in logits.flatten(0, -2).split(few)]
-    return torch.cat(parts).view(logits.shape[:-1])
+    def likeliest(self, z: Tensor, prediction: Prediction, t: Tensor) -> Tensor:
+        """The posterior is x_hat with the odds of z raised by 1 + alpha / ((1 - alpha) pi(z))."""
+        alpha = self.alpha(t).double()
+        top, ids = prediction.logits.max(dim=-1)
+        raised = torch.log1p(alpha / ((1 - alpha) * self.prior.at(z)))
+        own = prediction.logits.gather(-1, z.unsqueeze(-1)).squeeze(-1)
+        return torch.where(own + raised >= top, z, ids)
 
 
 def corrupt(x: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:
@@ -110,25 +72,32 @@ def corrupt(x: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:
 def draw_marginal(prediction: Prediction, alpha: Tensor, prior: Prior, keys: Keys, count: int) -> Tensor:
     """`count` ids per position from p_hat = alpha x_hat + (1 - alpha) pi, shape (batch, length, count)."""
     u = keys.uniform(2, prediction.logits.shape[1], count)
-    from_prediction = u[:, 0] < alpha.unsqueeze(-1)
-    ids = prior.draw(u[:, 1])
-    ids[from_prediction] = prediction.draw(from_prediction, u[:, 1])
-    return ids
+    return prediction.draw(u[:, 0] < alpha.unsqueeze(-1), u[:, 1], otherwise=prior.draw(u[:, 1]))
 
 
 def draw_bridge(
     anchor: Tensor, prediction: Prediction, alpha_s: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys
 ) -> Tensor:
     """z_s ~ r_{s|t}(x_hat, anchor) by its three branches; exact for every strictly positive pi."""
-    at_anchor, pi = prediction.at(anchor).double(), prior.at(anchor)
+    stay, redraw = _branches(prediction.at(anchor).double(), prior.at(anchor), alpha_s, alpha_t)
+    u = keys.uniform(2, *anchor.shape[1:])
+    z = torch.where(u[:, 0] < stay, anchor, prior.draw(u[:, 1]))
+    return prediction.draw((u[:, 0] >= stay) & (u[:, 0] < stay + redraw), u[:, 1], otherwise=z)
+
+
+def draw_towards(x: Tensor, z: Tensor, alpha_s: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys) -> Tensor:
+    """z_s ~ q(z_s | z_t = z, x), the bridge at the clean ids themselves."""
+    stay, redraw = _branches((z == x).double(), prior.at(z), alpha_s, alpha_t)
+    u = keys.uniform(2, *x.shape[1:])
+    return torch.where(u[:, 0] < stay, z, torch.where(u[:, 0] < stay + redraw, x, prior.draw(u[:, 1])))
+
+
+def _branches(
+    at_anchor: Tensor, pi: Tensor | float, alpha_s: Tensor, alpha_t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The chances to keep the anchor and to draw from the prediction, which has `at_anchor` there."""
     p_s = alpha_s * at_anchor + (1 - alpha_s) * pi
     p_t = alpha_t * at_anchor + (1 - alpha_t) * pi
     keep = alpha_t / alpha_s
     # p_t is zero at t = 0 only, at an anchor that x_hat excludes, and there is nothing left to undo
-    stay = torch.where(p_t > 0, keep * p_s / p_t, 1.0)
-    redraw = (1 - keep) * pi * alpha_s / p_t
-    u = keys.uniform(2, *anchor.shape[1:])
-    z = torch.where(u[:, 0] < stay, anchor, prior.draw(u[:, 1]))
-    from_prediction = (u[:, 0] >= stay) & (u[:, 0] < stay + redraw)
-    z[from_prediction] = prediction.draw(from_prediction, u[:, 1])
-    return z
+    return torch.where(p_t > 0, keep * p_s / p_t, 1.0), (1 - keep) * pi * alpha_s / p_t

@@ -154,7 +154,7 @@ def owt_diagnostic(method: Method) -> RunConfig:
     {"w-input-self-conditioning": _READS_W},
 )
 def owt_self_conditioning(method: Method) -> RunConfig:
-    return _owt(method, 50_000, replace(PRESETS["small"], self_conditioning=True))
+    return _owt(method, 50_000, replace(PRESETS["small"], carry="probabilities"))
 
 
 @recipe("owt-50k", f"{_PAPER}, diagnostic: the first 40 k of 50 k steps as UDLM", {"udlm-40k": UDLM()})

@@ -8,12 +8,12 @@ from simplax.samplers.flm import OneHotEuler as OneHotEuler
 from simplax.samplers.langflow import EmbeddingDDIM as EmbeddingDDIM
 from simplax.samplers.loop import Samples as Samples
 from simplax.samplers.loop import sample as sample
-from simplax.samplers.masked import FirstHitting as FirstHitting
-from simplax.samplers.masked import MaskedAncestral as MaskedAncestral
+from simplax.samplers.mdlm import FirstHitting as FirstHitting
+from simplax.samplers.mdlm import MaskedAncestral as MaskedAncestral
 from simplax.samplers.psi import Psi as Psi
 from simplax.samplers.psi import marginal_reanchor as marginal_reanchor
 from simplax.samplers.sflm import GeodesicEuler as GeodesicEuler
+from simplax.samplers.simplax import Simplax as Simplax
 from simplax.samplers.transforms import nucleus as nucleus
 from simplax.samplers.transforms import temperature as temperature
-from simplax.samplers.uniform import Ancestral as Ancestral
-from simplax.samplers.uniform import Simplax as Simplax
+from simplax.samplers.udlm import Ancestral as Ancestral

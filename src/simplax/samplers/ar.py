@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from simplax.nn import Cache
-from simplax.processes.uniform import Prediction
+from simplax.nn.network import Chain
+from simplax.processes.base import Process
+from simplax.processes.causal import CausalProcess
+from simplax.processes.prediction import Prediction
 from simplax.random import Keys
-from simplax.samplers.base import Predict, Sampler, Setting
+from simplax.samplers.base import Sampler, Setting
 from simplax.times import Grid
 
 
 @dataclass(frozen=True)
 class ARState:
-    """`position` is the next one to draw; `given` the positions that are not drawn, once the loop has told."""
+    """`position` is the next one to draw; `given` the positions that are not drawn, once the loop has set them."""
 
     z: Tensor
     position: int = 0
@@ -33,11 +37,10 @@ class LeftToRight(Sampler[ARState]):
     be a prefix of every sequence: the conditional of a token given a later one is not available.
     """
 
+    undoes: ClassVar[tuple[type[Process], ...]] = (CausalProcess,)
+
     cache: bool = True
     bos_in_data: bool = False
-
-    def noise_kind(self) -> str:
-        return "none"
 
     def steps_for(self, length: int) -> int:
         return length
@@ -57,7 +60,7 @@ class LeftToRight(Sampler[ARState]):
         return replace(state, z=torch.where(given, tokens, state.z), given=given)
 
     def step(
-        self, state: ARState, predict: Predict, t: Tensor, s: Tensor, setting: Setting, keys: Keys
+        self, state: ARState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> ARState:
         here = state.position
         if state.given is not None and bool(state.given[:, here].all()):
@@ -66,28 +69,27 @@ class LeftToRight(Sampler[ARState]):
             raise ValueError(
                 "this model does not predict the first token: give position 0, the start of sequence"
             )
-        state, prediction = self._next(state, predict, t, setting)
-        everywhere = torch.ones(setting.batch, 1, dtype=torch.bool, device=state.z.device)
-        drawn = prediction.draw(everywhere, keys.uniform(1))
+        state, prediction = self._next(state, network, t, setting)
+        drawn = prediction.draw_all(keys.stream("draw").uniform(1))
         column = torch.arange(setting.length, device=state.z.device) == here
-        return replace(state, z=torch.where(column, drawn.unsqueeze(-1), state.z), position=here + 1)
+        return replace(state, z=torch.where(column, drawn, state.z), position=here + 1)
 
     def _next(
-        self, state: ARState, predict: Predict, t: Tensor, setting: Setting
+        self, state: ARState, network: Chain, t: Tensor, setting: Setting
     ) -> tuple[ARState, Prediction]:
         """The law of the token at the state's position, (batch, 1, K)."""
         read = state.z[:, : state.position]
         if not self.bos_in_data:
-            read = torch.nn.functional.pad(read, (1, 0), value=setting.prior.size)
+            read = torch.nn.functional.pad(read, (1, 0), value=setting.size)
         cache = state.cache
-        if cache is None and self.cache and hasattr(predict.denoiser, "new_cache"):
-            cache = predict.denoiser.new_cache(setting.batch)
+        if cache is None and self.cache and hasattr(network.inner, "new_cache"):
+            cache = network.inner.new_cache(setting.batch)
         done = 0 if cache is None else cache.length
         # a causal network needs no mask for what is not there yet, and nothing else is known about positions
-        logits = predict(read[:, done:], t, cache=cache, given=None, attend=None).logits[:, -1:]
-        return replace(state, cache=cache), Prediction(logits[..., : setting.prior.size])
+        prediction = network.read(read[:, done:], t, cache=cache, given=None, attend=None, last_only=True)
+        return replace(state, cache=cache), Prediction(prediction.logits[:, -1:])
 
-    def finish(self, state: ARState, predict: Predict, t: Tensor, setting: Setting, keys: Keys) -> ARState:
+    def finish(self, state: ARState, network: Chain, t: Tensor, setting: Setting, keys: Keys) -> ARState:
         return state
 
     def tokens(self, state: ARState) -> Tensor:

@@ -1,32 +1,18 @@
-"""What a sampler is: four small functions that the one loop in `loop.py` calls."""
+"""What a sampler is: a few small functions that the one loop in `loop.py` calls."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
-from simplax.processes.uniform import Prediction, Prior
+from simplax.nn.network import Chain
+from simplax.processes.base import Process
 from simplax.random import Keys
-from simplax.schedules import Schedule
 
 State = TypeVar("State")
-
-
-class Predict(Protocol):
-    """One network call: `(network input, t)` to x_hat, with temperature and the like already applied.
-
-    `t` is one time for all or one per sample. With `rows`, indices into the batch, the network reads those samples
-    only (its input and `t` are theirs alone) and only they are counted. Other keywords reach the network as they are.
-    """
-
-    denoiser: Callable[..., Tensor]
-    self_conditioning: bool
-
-    def __call__(self, z: object, t: Tensor, *, rows: Tensor | None = None, **context: Any) -> Prediction: ...
 
 
 @dataclass(frozen=True)
@@ -35,24 +21,24 @@ class Setting:
 
     batch: int
     length: int
-    prior: Prior
-    schedule: Schedule
     num_steps: int
+    process: Any
 
-    def alpha(self, t: Tensor) -> Tensor:
-        return self.schedule.alpha(t)
+    @property
+    def size(self) -> int:
+        return int(self.process.size)
 
 
 class Sampler(abc.ABC, Generic[State]):
     """A reverse process. Its docstring says whether it is exact and how many network calls it makes.
 
     `init` draws the state at the first time of `grid`; `step` goes from t to s < t; `pin` puts known tokens back;
-    `finish` may make one more call; `tokens` reads ids off a state.
+    `finish` may make one more call; `tokens` reads ids off a state. Times are numbers on the CPU, whatever the device
+    of the state: reading them never waits.
     """
 
-    def noise_kind(self) -> str | None:
-        """What it undoes: `uniform`, `masked` or `vectors`, or `none` from left to right; None says nothing."""
-        return None
+    undoes: ClassVar[tuple[type[Process], ...]]
+    """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
 
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""
@@ -67,14 +53,24 @@ class Sampler(abc.ABC, Generic[State]):
 
     @abc.abstractmethod
     def step(
-        self, state: State, predict: Predict, t: Tensor, s: Tensor, setting: Setting, keys: Keys
+        self, state: State, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> State: ...
 
     @abc.abstractmethod
     def pin(self, state: State, tokens: Tensor, given: Tensor) -> State: ...
 
     @abc.abstractmethod
-    def finish(self, state: State, predict: Predict, t: Tensor, setting: Setting, keys: Keys) -> State: ...
+    def finish(self, state: State, network: Chain, t: Tensor, setting: Setting, keys: Keys) -> State: ...
 
     @abc.abstractmethod
     def tokens(self, state: State) -> Tensor: ...
+
+
+def check_process(sampler: Sampler[Any], process: type[Process], owner: str) -> None:
+    """Raise `ValueError` if `sampler` undoes another process than the one `owner` is trained on."""
+    if not issubclass(process, sampler.undoes):
+        theirs = " or ".join(kind.name for kind in sampler.undoes)
+        raise ValueError(
+            f"the sampler {type(sampler).__name__} undoes {theirs}, and {owner} is trained on {process.name}: choose "
+            "a sampler of its own"
+        )

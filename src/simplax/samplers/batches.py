@@ -40,4 +40,5 @@ def join(parts: list[Samples]) -> Samples:
         torch.cat(paths, dim=1) if paths else None,
         sum(part.calls for part in parts),
         parts[0].num_steps,
+        sum(part.block_passes * len(part.tokens) for part in parts) / len(tokens),
     )

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from simplax.nn.onehot import Hybrid, HybridDenoiser
-from simplax.processes.hybrid import cached_step, newly_revealed
-from simplax.processes.onehot import projected_noise
+from simplax.nn.network import Chain
+from simplax.processes.base import Process
+from simplax.processes.hybrid import Hybrid, HybridProcess, newly_revealed
+from simplax.processes.prior import Prior
 from simplax.random import Keys
-from simplax.samplers.base import Predict, Sampler, Setting
-from simplax.samplers.vectors import table_of
+from simplax.samplers.base import Sampler, Setting
 from simplax.times import Grid
 
 
 @dataclass(frozen=True)
 class HybridState:
-    """`z` are the tokens, of which `revealed` ones stay; `cache` (batch, length, width) is drawn at the first call."""
+    """`z` are the tokens, of which `revealed` ones stay; `cache` (batch, length, width) the vectors of all."""
 
     z: Tensor
     revealed: Tensor
-    keys: Keys
-    cache: Tensor | None = None
+    cache: Tensor
 
 
 @dataclass(frozen=True)
@@ -36,48 +35,40 @@ class CachedHybrid(Sampler[HybridState]):
     the network told the time before it; the noise starts at the published, moderate level of t = 0.999.
     """
 
+    undoes: ClassVar[tuple[type[Process], ...]] = (HybridProcess,)
+
     times: Grid = field(default_factory=lambda: Grid(0.999, 1e-5), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.times.power != 1:
             raise ValueError("CANDI reveals tokens as often as an even grid asks for: its time power is 1")
 
-    def noise_kind(self) -> str:
-        return "vectors"
-
     def grid(self, num_steps: int) -> Tensor:
         return self.times(num_steps)
 
     def init(self, setting: Setting, keys: Keys) -> HybridState:
-        z = setting.prior.draw(keys.fold_in(0).uniform(setting.length))
-        return HybridState(z, torch.zeros_like(z, dtype=torch.bool), keys.fold_in(1))
+        process: HybridProcess = setting.process
+        z = Prior(setting.size).draw(keys.stream("tokens").uniform(setting.length))
+        first = process.network.sigma(torch.tensor(self.times.start, dtype=torch.float64))
+        noise = process.start(setting.batch, setting.length, keys.stream("start"))
+        return HybridState(z, torch.zeros_like(z, dtype=torch.bool), first * noise)
 
     def step(
-        self, state: HybridState, predict: Predict, t: Tensor, s: Tensor, setting: Setting, keys: Keys
+        self, state: HybridState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> HybridState:
-        denoiser = cast(HybridDenoiser, table_of(predict))
-        rows = denoiser.rows().double()
-        sigma_t, sigma_s = denoiser.sigma(t), denoiser.sigma(s)
-        cache = state.cache
-        if cache is None:
-            cache = sigma_t * projected_noise(rows, setting.length, state.keys)
-        vectors = torch.where(state.revealed.unsqueeze(-1), rows[state.z], cache)
-        prediction = predict(Hybrid(vectors, state.revealed, sigma_s), t)
-        hidden = ~state.revealed
-        z = state.z.clone()
-        z[hidden] = prediction.draw(hidden, keys.fold_in(0).uniform(setting.length))
-        return replace(
-            state,
-            z=z,
-            cache=cached_step(cache, rows[z], sigma_t, sigma_s),
-            revealed=state.revealed | newly_revealed(setting.length, t, setting.num_steps, keys.fold_in(1)),
-        )
+        process: HybridProcess = setting.process
+        vectors = process.clamp(state.cache, state.z, state.revealed)
+        prediction = network.read(Hybrid(vectors, state.revealed, process.network.sigma(s)), t)
+        u = keys.stream("draw").uniform(setting.length)
+        z = prediction.draw(~state.revealed, u, otherwise=state.z)
+        fresh = newly_revealed(setting.length, t, setting.num_steps, keys.stream("reveal"))
+        return HybridState(z, state.revealed | fresh, process.towards(state.cache, process.clean(z), t, s))
 
     def pin(self, state: HybridState, tokens: Tensor, given: Tensor) -> HybridState:
         return replace(state, z=torch.where(given, tokens, state.z), revealed=state.revealed | given)
 
     def finish(
-        self, state: HybridState, predict: Predict, t: Tensor, setting: Setting, keys: Keys
+        self, state: HybridState, network: Chain, t: Tensor, setting: Setting, keys: Keys
     ) -> HybridState:
         return state
 

@@ -6,13 +6,12 @@ FLM counts time from noise to data; here, as everywhere, t = 1 is noise: its tim
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from torch import Tensor
 
-from simplax.processes.onehot import euler_step, projected_noise
-from simplax.processes.uniform import Prediction
-from simplax.random import Keys
+from simplax.processes.base import Process
+from simplax.processes.onehot import OneHotProcess
 from simplax.samplers.vectors import VectorSampler
 from simplax.times import Grid
 
@@ -25,15 +24,7 @@ class OneHotEuler(VectorSampler):
     of every call, so it sharpens the mean that is moved to; the last choice does not depend on it.
     """
 
+    undoes: ClassVar[tuple[type[Process], ...]] = (OneHotProcess,)
+
     def grid(self, num_steps: int) -> Tensor:
         return Grid()(num_steps)[:-1]
-
-    def start(self, denoiser: Any, length: int, keys: Keys) -> Tensor:
-        return projected_noise(denoiser.rows().double(), length, keys)
-
-    def move(
-        self, y: Tensor, prediction: Prediction, t: Tensor, s: Tensor, denoiser: Any, keys: Keys
-    ) -> tuple[Tensor, Tensor | None]:
-        rows = denoiser.rows()
-        mean = (prediction.probs().to(rows.dtype) @ rows).double()
-        return euler_step(y, mean, denoiser.gamma(t), denoiser.gamma(s)), None

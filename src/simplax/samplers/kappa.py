@@ -135,7 +135,10 @@ class Plateau:
             torch.full((middle,), self.level, dtype=torch.float64),
             torch.linspace(self.level, self.end, low, dtype=torch.float64),
         )
-        return torch.cat(pieces)
+        times = torch.cat(pieces)
+        # a segment of one point would stop at its first time: a grid always begins at `start` and comes to its `end`
+        times[0], times[-1] = self.start, self.end
+        return times
 
 
 def segment_sizes(points: int, high_fraction: float, middle_fraction: float) -> list[int]:

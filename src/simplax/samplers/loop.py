@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simplax.nn import attribute, call
-from simplax.processes.uniform import Prediction, Prior
+from simplax.nn.foreign import unwrapped
+from simplax.nn.network import Chain, LogitTransform
+from simplax.processes.base import Process
+from simplax.processes.prior import Prior
 from simplax.random import Keys
-from simplax.samplers.base import Sampler, Setting
-from simplax.samplers.transforms import LogitTransform, compose, nucleus
+from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
 from simplax.schedules import Schedule
 
@@ -26,6 +28,7 @@ class Samples:
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
     what was asked for; some samplers spend the last of them on reading the answer off, without a time of its own.
+    `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
     """
 
     tokens: Tensor
@@ -35,36 +38,7 @@ class Samples:
     trajectory: Tensor | None = None
     calls: int = 0
     num_steps: int = 0
-
-
-class _Network:
-    """The denoiser as samplers see it: counted, with logits transformed, fed its own last prediction if it wants it."""
-
-    def __init__(
-        self, denoiser: Callable[..., Tensor], transform: LogitTransform, batch: int, context: dict[str, Any]
-    ) -> None:
-        self.denoiser, self.transform, self.batch, self.context = denoiser, transform, batch, context
-        self.self_conditioning = bool(attribute(denoiser, "self_conditioning"))
-        self.previous: Tensor | None = None
-        self.calls = self.sequences = 0
-
-    def __call__(self, z: object, t: Tensor, *, rows: Tensor | None = None, **context: Any) -> Prediction:
-        if rows is not None and self.self_conditioning:
-            raise ValueError(
-                "a network that reads its own last prediction must see the whole batch on every call"
-            )
-        count = self.batch if rows is None else len(rows)
-        self.calls, self.sequences = self.calls + 1, self.sequences + count
-        known = {
-            name: value if value is None or rows is None else value[rows]
-            for name, value in self.context.items()
-        }
-        if self.self_conditioning:
-            known["self_condition"] = self.previous
-        logits = call(self.denoiser, z, t.to(torch.float32).expand(count), **{**known, **context}).float()
-        if self.self_conditioning:
-            self.previous = torch.softmax(logits, dim=-1)
-        return Prediction(self.transform(logits))
+    block_passes: float = 0.0
 
 
 @torch.no_grad()
@@ -73,7 +47,8 @@ def sample(
     shape: tuple[int, int],
     *,
     sampler: Sampler[Any],
-    schedule: Schedule,
+    schedule: Schedule | None = None,
+    process: Process | type[Process] | None = None,
     num_steps: int | None = None,
     vocab_size: int,
     pi: Tensor | None = None,
@@ -91,34 +66,53 @@ def sample(
     `seeds` are one integer per sample (a sample's noise depends on its own seed alone), a torch generator, or `None`
     for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
     `num_steps` may be left out where the sampler leaves no choice. `vocab_size` counts the data's categories: a mask is
-    not one of them.
+    not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
+    own with `schedule` and `pi` (uniform noise, for those that know several).
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
-    _check_held(tokens, given, vocab_size)
+    _check_clamped(tokens, given, vocab_size)
     device = _device(denoiser, tokens)
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
-    setting = Setting(batch, length, Prior(vocab_size, pi), schedule, num_steps)
-    network = _Network(denoiser, _transform(temperature, top_p), batch, {"given": given, "attend": attend})
+    setting = Setting(
+        batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi))
+    )
+    network = Chain(denoiser, vocab_size, _transform(temperature, top_p), given, attend, batch)
 
     def pinned(state: Any) -> Any:
         return state if tokens is None or given is None else sampler.pin(state, tokens, given)
 
-    times = sampler.grid(num_steps).to(device)
-    state = pinned(sampler.init(setting, keys.fold_in(0)))
+    times = sampler.grid(num_steps)
+    state = pinned(sampler.init(setting, keys.stream("init")))
     path = [sampler.tokens(state)] if trajectory else []
     for n, (t, s) in enumerate(itertools.pairwise(times)):
-        state = pinned(sampler.step(state, network, t, s, setting, keys.fold_in(1, n)))
+        state = pinned(sampler.step(state, network, t, s, setting, keys.stream("step", n)))
         if trajectory:
             path.append(sampler.tokens(state))
         if progress is not None:
             progress(n + 1, len(times) - 1)
-    state = pinned(sampler.finish(state, network, times[-1], setting, keys.fold_in(2)))
+    state = pinned(sampler.finish(state, network, times[-1], setting, keys.stream("finish")))
     result = sampler.tokens(state)
     nfe = network.sequences / max(batch, 1)
     full = torch.stack([*path[:-1], result]) if trajectory else None
-    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps)
+    passes = network.block_passes / max(batch, 1)
+    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes)
+
+
+def _process(
+    process: Process | type[Process] | None,
+    sampler: Sampler[Any],
+    denoiser: Callable[..., Tensor],
+    schedule: Schedule | None,
+    prior: Prior,
+) -> Process:
+    kind = sampler.undoes[0] if process is None else process
+    check_process(sampler, kind if isinstance(kind, type) else type(kind), "this denoiser")
+    if not isinstance(kind, type):
+        return kind
+    inner = unwrapped(denoiser) if isinstance(denoiser, torch.nn.Module) else denoiser
+    return kind.around(inner, schedule, prior)
 
 
 def _num_steps(sampler: Sampler[Any], num_steps: int | None, length: int) -> int:
@@ -132,15 +126,15 @@ def _num_steps(sampler: Sampler[Any], num_steps: int | None, length: int) -> int
     return fixed if num_steps is None else num_steps  # type: ignore[return-value]
 
 
-def _check_held(tokens: Tensor | None, given: Tensor | None, vocab_size: int) -> None:
+def _check_clamped(tokens: Tensor | None, given: Tensor | None, vocab_size: int) -> None:
     if (tokens is None) != (given is None):
-        raise ValueError("tokens and given go together: pass both to hold positions fixed, or neither")
+        raise ValueError("tokens and given go together: pass both to clamp positions, or neither")
     if tokens is None or given is None:
         return
     if given.dtype != torch.bool:
         raise ValueError(f"given must be a boolean tensor, True where tokens are kept, not {given.dtype}")
-    held = torch.where(given, tokens, 0)
-    if held.is_floating_point() or bool(((held < 0) | (held >= vocab_size)).any()):
+    clamped = torch.where(given, tokens, 0)
+    if clamped.is_floating_point() or bool(((clamped < 0) | (clamped >= vocab_size)).any()):
         raise ValueError(f"tokens must hold ids in [0, {vocab_size - 1}] where given is True")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from simplax.processes.sphere import move, step_fraction, uniform_points
-from simplax.processes.uniform import Prediction
+from simplax.processes.base import Process
+from simplax.processes.prediction import Prediction
+from simplax.processes.sphere import SphereProcess, mean_tangent
+from simplax.processes.vectors import VectorProcess
 from simplax.random import Keys
 from simplax.samplers.vectors import VectorSampler
 from simplax.times import Grid
@@ -27,6 +29,8 @@ class GeodesicEuler(VectorSampler):
     x_hat instead of the mean of all.
     """
 
+    undoes: ClassVar[tuple[type[Process], ...]] = (SphereProcess,)
+
     top_k: int | None = None
     draw: bool = False
 
@@ -37,14 +41,9 @@ class GeodesicEuler(VectorSampler):
     def grid(self, num_steps: int) -> Tensor:
         return Grid(end=1e-5)(num_steps)[:-1]
 
-    def start(self, denoiser: Any, length: int, keys: Keys) -> Tensor:
-        return uniform_points(length, denoiser.rows().shape[-1], keys)
-
-    def move(
-        self, y: Tensor, prediction: Prediction, t: Tensor, s: Tensor, denoiser: Any, keys: Keys
-    ) -> tuple[Tensor, Tensor | None]:
-        fraction = step_fraction(denoiser.alpha(t), denoiser.alpha(s))
-        return move(y, denoiser.rows(), self._weights(prediction, keys), fraction), None
+    def target(self, y: Tensor, prediction: Prediction, process: VectorProcess, keys: Keys) -> Tensor:
+        """The mean tangent vector from `y` to the tokens."""
+        return mean_tangent(y, process.rows, self._weights(prediction, keys))
 
     def _weights(self, prediction: Prediction, keys: Keys) -> Tensor:
         if self.top_k is not None and self.top_k < prediction.size:
@@ -52,6 +51,5 @@ class GeodesicEuler(VectorSampler):
             prediction = Prediction(prediction.logits.masked_fill(prediction.logits < least, -torch.inf))
         if not self.draw:
             return prediction.probs()
-        everywhere = torch.ones(prediction.logits.shape[:-1], dtype=torch.bool, device=keys.state.device)
-        ids = prediction.draw(everywhere, keys.uniform(everywhere.shape[1])).view(everywhere.shape)
+        ids = prediction.draw_all(keys.uniform(prediction.logits.shape[1]))
         return torch.nn.functional.one_hot(ids, prediction.size)

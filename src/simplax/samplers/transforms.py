@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from simplax.errors import UserError
 from simplax.functional.sampling import outside_nucleus
+from simplax.nn.network import LogitTransform
 
 _COLDEST = 1e-20  # below it logits overflow
-LogitTransform = Callable[[Tensor], Tensor]
 
 
 def check_temperature(value: float) -> None:

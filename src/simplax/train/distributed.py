@@ -36,6 +36,14 @@ class World:
             dist.all_reduce(values)
         return values
 
+    def gather(self, values: Tensor) -> Tensor:
+        """The last axes of all processes' tensors, in the order of their ranks."""
+        if self.size == 1:
+            return values
+        parts = [torch.empty_like(values) for _ in range(self.size)]
+        dist.all_gather(parts, values.contiguous())
+        return torch.cat(parts, dim=-1)
+
     def on_main(self, action: Callable[[], T]) -> T:
         """Run `action` in the first process and hand its result, or its failure, to all of them."""
         if self.size == 1:

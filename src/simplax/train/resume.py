@@ -18,6 +18,8 @@ from simplax.train.checkpoint import Checkpoint
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
+NEUTRAL_START = frozenset({"carry_norm", "trunk.carry_norm"})
+"""Modules that change nothing at initialisation, and that the weights a run starts from may lack."""
 _PACKAGED = Path(__file__).parents[1] / "pretrained" / "models"
 
 
@@ -178,7 +180,13 @@ def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor
 
 @torch.no_grad()
 def put(places: dict[str, Tensor], values: dict[str, Tensor], denoiser: nn.Module) -> None:
-    """Copy whole tensors into (possibly sharded) ones of the same names and shapes."""
+    """Copy whole tensors into (possibly sharded) ones of the same names and shapes.
+
+    Options that start as an exact no-op and that the stored network does not have keep their start: a network with a
+    carry may begin with the weights of one without, and computes the same.
+    """
+    neutral = {name: place for name, place in places.items() if name.rpartition(".")[0] in NEUTRAL_START}
+    values = {**neutral, **values}
     if missing := sorted(set(places) ^ set(values)):
         raise UserError(
             f"these weights are of another architecture: {missing[0]} is in one network and not in the other."

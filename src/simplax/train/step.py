@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,6 @@ from simplax.train.ema import EMA
 from simplax.train.optimizer import normalise_and_clip
 from simplax.train.run import Run
 from simplax.typing import Batch, Source, StepContext
-
-_TRAINING = 0x7472  # folded into keys, so that no other user of a sample's counter draws the same noise
 
 
 class NonFinite(Exception):
@@ -43,9 +41,14 @@ class Objective(nn.Module):
         super().__init__()
         self.method, self.denoiser = method, denoiser
 
-    def forward(self, batch: Batch, context: StepContext) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, batch: Batch, context: StepContext
+    ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
+        """What is reported, what is differentiated, the number of scored tokens, and observations."""
         loss = self.method.loss(self.denoiser, batch, context)
-        return loss.per_token.sum(dtype=torch.float64), loss.scored.sum()
+        value = loss.per_token.sum(dtype=torch.float64)
+        objective = value if loss.auxiliary is None else value + loss.auxiliary
+        return value.detach(), objective, loss.scored.sum(), loss.observations
 
 
 def micro_batches(
@@ -57,7 +60,7 @@ def micro_batches(
         start = (world.rank * run.accumulate + micro) * size
         counters = torch.arange(start, start + size) + step * run.batch_size
         u = stratified(run.batch_size, run.seed, step, start, start + size)
-        keys = Keys.from_seeds(counters).fold_in(run.seed, _TRAINING)
+        keys = Keys.from_seeds(counters).stream("training", run.seed)
         context = StepContext(keys.to(world.device), u.to(world.device), step)
         yield source.batch(counters).to(world.device), context, counters
 
@@ -74,7 +77,8 @@ class Stepper:
     """Network, optimizer and average of one run, on this process."""
 
     def __init__(self, method: Any, denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
-        self.denoiser, self.source, self.run, self.world = denoiser, source, run, world
+        self.method, self.denoiser = method, denoiser
+        self.source, self.run, self.world = source, run, world
         world.broadcast(denoiser)
         sharded = run.sharding == "fsdp" and world.size > 1
         if sharded:
@@ -93,12 +97,14 @@ class Stepper:
         self.optimizers.zero_grad()
         totals = torch.zeros(3, dtype=torch.float64, device=self.world.device)
         totals[2] = float(stop)
+        seen: list[Mapping[str, Tensor]] = []
         for micro, (batch, context, _) in enumerate(micro_batches(self.source, self.run, self.world, step)):
             torch.manual_seed(dropout_seed(self.run.seed, step, self.world.rank, micro))
             with self._synchronised(micro == self.run.accumulate - 1):
-                loss_sum, scored = self.objective(batch, context)
-                loss_sum.backward()
-            totals[:2] += torch.stack([loss_sum.detach(), scored.to(loss_sum.dtype)])
+                value, objective, scored, observations = self.objective(batch, context)
+                objective.backward()
+            seen.append(observations)
+            totals[:2] += torch.stack([value, scored.to(value.dtype)])
         loss_sum, scored, anyone_stops = self.world.sum(totals).tolist()
         # wrappers average gradients over processes; we want the sum over samples divided by the global count
         scale = self.world.size / max(scored, 1.0)
@@ -106,8 +112,17 @@ class Stepper:
         if not torch.tensor([loss_sum, norm]).isfinite().all():
             raise NonFinite
         learning_rate = self.optimizers.step(step, self.run.steps)
+        self._learn(seen, step)
         self.ema.update()
         return Outcome(loss_sum, scored, norm, learning_rate, anyone_stops > 0)
+
+    def _learn(self, seen: list[Mapping[str, Tensor]], step: int) -> None:
+        """Hand the observations of all processes, in the global order of samples, to the method."""
+        gathered = {
+            name: self.world.gather(torch.cat([part[name].detach() for part in seen], dim=-1))
+            for name in seen[0]
+        }
+        self.method.after_step(self.denoiser, gathered, step)
 
     def _synchronised(self, last: bool) -> Any:
         """Processes exchange gradients once per step, after the last micro-batch."""
@@ -118,7 +133,7 @@ class Stepper:
     def _has_unused(self, objective: nn.Module) -> bool:
         """Whether some parameter takes no part in the loss, which DDP must be told; one pass on a micro-batch."""
         batch, context, _ = next(micro_batches(self.source, self.run, self.world, 0))
-        objective(batch, context)[0].backward()
+        objective(batch, context)[1].backward()
         unused = any(p.requires_grad and p.grad is None for p in self.denoiser.parameters())
         self.denoiser.zero_grad(set_to_none=True)
         flag = torch.tensor([float(unused)], device=self.world.device)

@@ -15,7 +15,6 @@ from simplax.train.run import Run
 from simplax.typing import Source, StepContext
 
 Metric = Callable[[nn.Module], dict[str, float]]
-_VALIDATION = 0x7661
 
 
 @torch.no_grad()
@@ -29,7 +28,7 @@ def held_out_loss(
     u = stratified(count, run.seed, 0)
     for start in range(world.rank * size, count, world.size * size):
         counters = torch.arange(start, start + size)
-        keys = Keys.from_seeds(counters).fold_in(run.seed, _VALIDATION).to(world.device)
+        keys = Keys.from_seeds(counters).stream("validation", run.seed).to(world.device)
         context = StepContext(keys, u[start : start + size].to(world.device), step, training=False)
         loss = method.loss(denoiser, source.batch(counters).to(world.device), context)
         totals += torch.stack([loss.per_token.sum(dtype=torch.float64), loss.scored.sum().double()])

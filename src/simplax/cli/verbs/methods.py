@@ -17,9 +17,12 @@ def methods(*, json: Json = False) -> None:
 
     The JSON has the titles of the publications too.
     """
-    from simplax.methods.catalogue import CATALOGUE
+    from simplax.methods import METHODS
 
-    rows = {name: asdict(facts) for name, facts in CATALOGUE.items()}
+    rows = {
+        name: {**asdict(method.facts), "likelihood": method.likelihood_kind()}
+        for name, method in METHODS.items()
+    }
     columns = ["latent", "likelihood", "sampler", "citation"]
     emit(
         json,

@@ -16,7 +16,6 @@ from simplax.data.text import Prepared
 from simplax.errors import UserError
 from simplax.evaluate.frontier.protocol import Protocol
 from simplax.evaluate.frontier.store import Drawn, sampling_code
-from simplax.methods.catalogue import CATALOGUE
 from simplax.pretrained.model import Model
 
 
@@ -43,8 +42,7 @@ def labels(names: Sequence[str]) -> list[str]:
 
 def name_of(model: Model) -> str:
     """The method's name as the literature spells it."""
-    kind = str(encode(model.method)["kind"])
-    return CATALOGUE[kind].title if kind in CATALOGUE else kind
+    return model.method.facts.title
 
 
 def check(model: Model, prepared: Prepared, label: str) -> None:

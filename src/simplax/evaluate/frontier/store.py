@@ -21,8 +21,8 @@ from simplax.io.files import write_json
 # the code that decides which tokens are drawn, besides the method's and the sampler's own, and what is measured on them
 SAMPLING = (
     "concentration.py", "functional", "nn", "processes", "random.py", "samplers/base.py", "samplers/batches.py",
-    "samplers/kappa.py", "samplers/loop.py", "samplers/masked.py", "samplers/transforms.py", "samplers/vectors.py",
-    "schedules.py", "simplex.py", "times.py",
+    "samplers/endings.py", "samplers/kappa.py", "samplers/loop.py", "samplers/transforms.py", "samplers/udlm.py",
+    "samplers/vectors.py", "schedules.py", "times.py",
 )  # fmt: skip
 MEASURING = (
     "evaluate/entropy.py",

@@ -58,7 +58,7 @@ def evaluate(
     characters = count_characters(loaded, batch)
     result: dict[str, Any] = {
         "nats_per_token": value.nats_per_token,
-        "ends": value.ends,
+        "boundary_terms": value.boundary_terms,
         "standard_error": value.standard_error,
         "monte_carlo_error": value.monte_carlo_error,
         "bits_per_token": value.bits_per_token,

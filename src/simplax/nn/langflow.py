@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from simplax.functional.continuous import langflow_gamma, langflow_skip
 from simplax.nn.architecture import Architecture
 from simplax.nn.transformer import zero_linear
-from simplax.nn.vectors import VectorDenoiser, unit
+from simplax.nn.vectors import VectorDenoiser
+from simplax.processes.vectors import unit
 
 RELEASED = (4.723, 0.852)
 """Location and scale of the Gumbel law in the released network."""
@@ -53,9 +54,14 @@ class EmbeddingDenoiser(VectorDenoiser):
     """
 
     def __init__(self, vocab_size: int, length: int, architecture: Architecture) -> None:
-        super().__init__(vocab_size, length, replace(architecture, self_conditioning=False))
+        super().__init__(vocab_size, length, replace(architecture, carry="none"))
         self.noise = GumbelSchedule(vocab_size, architecture.width)
         self.mixer = zero_linear(2 * architecture.width, architecture.width, bias=False)
+
+    @property
+    def carry(self) -> str:
+        """LangFlow's networks always have a path for the mean of the last prediction."""
+        return "mean"
 
     def rows(self) -> Tensor:
         return unit(self.table) * math.sqrt(self.table.shape[-1])

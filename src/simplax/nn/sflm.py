@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from simplax.functional._splines import pchip
+from simplax.functional._splines import pchip, pchip_slopes
 from simplax.functional.continuous import refit_schedule
 from simplax.nn.architecture import Architecture
-from simplax.nn.vectors import VectorDenoiser, unit
+from simplax.nn.vectors import VectorDenoiser
+from simplax.processes.vectors import unit
 
 ALPHA_MIN = 1e-3
 GRID = 1000
@@ -51,19 +52,24 @@ class AlphaTable(nn.Module):
             raise ValueError(f"the largest alpha must lie in ({ALPHA_MIN}, 1], got {high}")
         self.high = high
         self.register_buffer("alphas", self.base(_even(GRID)))
+        self._slopes: tuple[Tensor, int, Tensor] | None = None
 
     def base(self, t: Tensor) -> Tensor:
         """The schedule before any adaptation: log-linear, scaled to [ALPHA_MIN, high]."""
         return self.high - (self.high - ALPHA_MIN) * t.double()
 
     def forward(self, t: Tensor) -> Tensor:
-        return pchip(_even(GRID).to(self.alphas.device), self.alphas, t.double()).clamp(min=ALPHA_MIN)
+        even = _even(GRID).to(self.alphas.device)
+        known = self._slopes  # worked out again only after the table was refitted, loaded or moved
+        if known is None or known[0] is not self.alphas or known[1] != self.alphas._version:
+            known = self._slopes = (self.alphas, self.alphas._version, pchip_slopes(even, self.alphas))
+        return pchip(even, self.alphas, t.double(), known[2]).clamp(min=ALPHA_MIN)
 
 
 class Adaptive(nn.Module):
     """What refitting needs to remember. All of it is stored with the weights: a resumed run refits as if never stopped.
 
-    Every process records the pairs of all, so their schedules agree.
+    Every process is handed the pairs of all, so their schedules agree.
     """
 
     average: Tensor
@@ -83,10 +89,10 @@ class Adaptive(nn.Module):
 
     @torch.no_grad()
     def record(self, t: Tensor, loss: Tensor, step: int) -> None:
-        """Keep one pair per sample, those of other processes too; nothing before the warm-up is over."""
+        """Keep one pair per sample of all processes; nothing before the warm-up is over."""
         if step < self.options.warmup:
             return
-        pairs = _gathered(torch.stack([t.double(), loss.double()]))[:, -self.options.buffer :]
+        pairs = torch.stack([t.double(), loss.double()])[:, -self.options.buffer :]
         places = (self.seen + torch.arange(pairs.shape[1], device=pairs.device)) % self.options.buffer
         self.records[:, places] = pairs
         self.seen += pairs.shape[1]
@@ -136,14 +142,13 @@ class SphereDenoiser(VectorDenoiser):
     def level(self, t: Tensor) -> Tensor:
         return -torch.log(self.alpha(t))
 
-    def refit_if_due(self, step: int) -> None:
-        """Once per optimiser step, before its first loss."""
-        if self.adaptive is not None and self.adaptive.due(step):
-            self.adaptive.refit(self.noise, step)
-
-    def record(self, t: Tensor, loss: Tensor, step: int) -> None:
-        if self.adaptive is not None:
-            self.adaptive.record(t, loss, step)
+    def learn(self, t: Tensor, loss: Tensor, step: int) -> None:
+        """Record what step `step` observed and refit the schedule if the next step is due for it."""
+        if self.adaptive is None:
+            return
+        self.adaptive.record(t, loss, step)
+        if self.adaptive.due(step + 1):
+            self.adaptive.refit(self.noise, step + 1)
 
     def forward(
         self,
@@ -153,18 +158,14 @@ class SphereDenoiser(VectorDenoiser):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         self_condition: Tensor | None = None,
-    ) -> Tensor:
-        return self._logits(z, t, given, attend, self_condition)
+        carry: Tensor | None = None,
+        project: bool = True,
+        give_carry: bool = False,
+    ) -> Any:
+        return self._logits(
+            z, t, given, attend, self_condition, carry=carry, project=project, give_carry=give_carry
+        )
 
 
 def _even(count: int) -> Tensor:
     return torch.linspace(0, 1, count, dtype=torch.float64)
-
-
-def _gathered(values: Tensor) -> Tensor:
-    """Columns of all processes, in the order of their ranks."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return values
-    parts = [torch.empty_like(values) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, values.contiguous())
-    return torch.cat(parts, dim=1)

@@ -5,10 +5,30 @@ gamma is the log of the noise-to-signal ratio: alpha^2 = sigmoid(-gamma), sigma^
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from simplax.processes.gaussian import signal_and_noise
+from simplax.processes.vectors import VectorProcess
+from simplax.random import Keys
+
+
+class EmbeddingProcess(VectorProcess):
+    """Embeddings with Gaussian noise; the network has a law of noise levels, `gamma(t)`."""
+
+    name: ClassVar[str] = "Gaussian noise on embeddings"
+
+    def start(self, batch: int, length: int, keys: Keys) -> Tensor:
+        return keys.normal(length, self.rows.shape[-1], dtype=torch.float64)
+
+    def corrupt(self, x: Tensor, t: Tensor, keys: Keys) -> Tensor:
+        clean = self.clean(x)
+        return noised(clean, keys.normal(*clean.shape[1:], dtype=clean.dtype), self.network.gamma(t))
+
+    def towards(self, y: Tensor, mean: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return ddim_step(y, mean.double(), self.network.gamma(t), self.network.gamma(s))
 
 
 def noised(clean: Tensor, noise: Tensor, gamma: Tensor) -> Tensor:

@@ -1,58 +1,18 @@
-"""Denoisers of noisy one-hot vectors, which they read through their embedding: FLM's and CANDI's."""
+"""CANDI's denoiser: tokens that show, and noisy one-hot vectors of those that do not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from simplax.functional.continuous import candi_interpolate, candi_ranks, flm_interpolate, flm_knots
+from simplax.functional.continuous import candi_interpolate, candi_ranks
 from simplax.nn.architecture import Architecture
-from simplax.nn.vectors import VectorDenoiser, unit
+from simplax.nn.vectors import VectorDenoiser
+from simplax.processes.hybrid import Hybrid
+from simplax.processes.vectors import unit
 from simplax.schedules import Schedule
-
-
-class OneHotDenoiser(VectorDenoiser):
-    """FLM's: reads y = z E for z in R^K, with the embedding E as it is; `clock` is the table of its schedule."""
-
-    clock: Tensor
-
-    def __init__(self, vocab_size: int, length: int, architecture: Architecture) -> None:
-        super().__init__(vocab_size, length, architecture)
-        self.register_buffer("clock", flm_knots(vocab_size).clone())
-
-    def rows(self) -> Tensor:
-        return self.table
-
-    def gamma(self, t: Tensor) -> Tensor:
-        """The share of the clean token in z, float64; the decoding accuracy is FLM's own time, one minus ours."""
-        return flm_interpolate(1 - t.double(), self.clock)
-
-    def level(self, t: Tensor) -> Tensor:
-        return 1 - t
-
-    def forward(
-        self,
-        z: Tensor,
-        t: Tensor,
-        *,
-        given: Tensor | None = None,
-        attend: Tensor | None = None,
-        self_condition: Tensor | None = None,
-    ) -> Tensor:
-        return self._logits(z, t, given, attend, self_condition)
-
-
-@dataclass(frozen=True)
-class Hybrid:
-    """CANDI's state: `vectors` (batch, length, width) are the token's own row where `revealed`, and elsewhere those of
-    its one-hot vector with Gaussian noise of size `sigma` (a number, or one per sample)."""
-
-    vectors: Tensor
-    revealed: Tensor
-    sigma: Tensor
 
 
 class HybridDenoiser(VectorDenoiser):
@@ -94,8 +54,20 @@ class HybridDenoiser(VectorDenoiser):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         self_condition: Tensor | None = None,
-    ) -> Tensor:
-        return self._logits(self._mixed(z), t, given, attend, self_condition)
+        carry: Tensor | None = None,
+        project: bool = True,
+        give_carry: bool = False,
+    ) -> Any:
+        return self._logits(
+            self._mixed(z),
+            t,
+            given,
+            attend,
+            self_condition,
+            carry=carry,
+            project=project,
+            give_carry=give_carry,
+        )
 
     def _mixed(self, z: Hybrid) -> Tensor:
         vectors = z.vectors.to(self.table.dtype)

@@ -1,0 +1,265 @@
+"""The one way a denoiser is called: state and time in, prediction out.
+
+Losses, samplers and likelihoods all go through `Network`. It owns what surrounds the bare call: which categories are
+the data's, what one call carries to the next, whether the projection to logits is left to the loss, transforms of the
+logits, and the count of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from simplax.nn.carry import Carry, carry_of
+from simplax.nn.denoiser import Denoiser
+from simplax.nn.foreign import attribute, call, unwrapped
+from simplax.processes.prediction import Prediction, Projection
+from simplax.typing import Batch, StepContext
+
+LogitTransform = Callable[[Tensor], Tensor]
+SMALLEST_VOCABULARY = 1024
+"""Below it the logits are small beside the trunk, and one product is faster than chunks."""
+_smallest: ContextVar[int | None] = ContextVar("smallest", default=SMALLEST_VOCABULARY)
+
+
+@contextmanager
+def fusing(smallest_vocabulary: int | None) -> Iterator[None]:
+    """Inside, losses are fused from this vocabulary size on; None never fuses them."""
+    token = _smallest.set(smallest_vocabulary)
+    try:
+        yield
+    finally:
+        _smallest.reset(token)
+
+
+def num_categories(denoiser: object) -> int:
+    """The number of data categories: a denoiser says `num_categories`, or it is what it predicts."""
+    for name in ("num_categories", "output_size", "vocab_size"):
+        size = attribute(denoiser, name)
+        if size is not None:
+            return int(size)
+    raise ValueError("the denoiser must have an attribute vocab_size, the number of categories it predicts")
+
+
+class Network:
+    """A denoiser as everybody calls it; any callable `(z, t) -> logits` will do.
+
+    `calls` counts calls and `sequences` the sequences in them, `block_passes` the transformer blocks that sequences
+    went through (0 for networks that do not say how deep they are): nobody hides depth inside a call.
+    """
+
+    def __init__(self, denoiser: Callable[..., Tensor], size: int | None = None) -> None:
+        self.denoiser, self.size = denoiser, size
+        self.inner: Any = unwrapped(denoiser) if isinstance(denoiser, nn.Module) else denoiser
+        self.carry: Carry = carry_of(self.inner)
+        self.depth = int(attribute(denoiser, "block_passes", 0) or 0)
+        self.calls = self.sequences = self.block_passes = 0
+
+    @staticmethod
+    def of(denoiser: Any) -> Network:
+        """`denoiser` itself if it is a network already, else a network around it, for the data's categories."""
+        return denoiser if isinstance(denoiser, Network) else Network(denoiser, num_categories(denoiser))
+
+    @property
+    def categories(self) -> int:
+        return num_categories(self.denoiser) if self.size is None else self.size
+
+    def __call__(
+        self,
+        state: Any,
+        t: Tensor | None,
+        batch: Batch,
+        context: StepContext | None = None,
+        *,
+        share: float | None = None,
+        **keywords: Any,
+    ) -> Prediction:
+        """A prediction for losses and likelihoods, whose projection may be left to the loss.
+
+        A network that carries something from call to call reads that of a first call on the same state, without
+        gradient: in training for a random `share` of the samples (the carry's own if not given), for all of them where
+        something is measured. Without a `context` nobody makes a first call: the carry is empty.
+        """
+        keywords = {"given": batch.given, "attend": batch.attend, **keywords}
+        carried = None if context is None else self._first_call(state, t, context, share, keywords)
+        return self.predict(state, t, carried, fuse=True, **keywords)[0]
+
+    def predict(
+        self,
+        state: Any,
+        t: Tensor | None,
+        carried: Tensor | None = None,
+        *,
+        fuse: bool = False,
+        **keywords: Any,
+    ) -> tuple[Prediction, Tensor | None]:
+        """One call, and what it hands to the next; `fuse` allows the projection to be left out."""
+        self._count(_batch_of(state))
+        if carried is not None:
+            keywords[self.carry.keyword] = carried
+        time = None if t is None else t.float()
+        if fuse and self._projects_late():
+            result = call(self.denoiser, state, time, project=False, **self.carry.request, **keywords)
+            features, hidden = result if self.carry.request else (result, None)
+            return Prediction(projection=self._projection(features)), hidden
+        result = call(self.denoiser, state, time, **self.carry.request, **keywords)
+        logits, hidden = result if self.carry.request else (result, None)
+        logits = logits.float()
+        if self.size is not None and logits.shape[-1] > self.size:
+            logits = logits[..., : self.size]  # published networks also have an output for the mask
+        return Prediction(logits), self.carry.after(logits, hidden, self.inner)
+
+    def _first_call(
+        self,
+        state: Any,
+        t: Tensor | None,
+        context: StepContext,
+        share: float | None,
+        keywords: dict[str, Any],
+    ) -> Tensor | None:
+        if not self.carry.carries:
+            return None
+        share = self.carry.share if share is None else share
+        if not context.training:
+            share = 1.0 if share > 0 else 0.0
+        if share <= 0:
+            return None
+        with torch.no_grad():
+            if share >= 1:
+                return self._carried(state, t, keywords)
+            chosen = context.keys.stream("carry").uniform(1)[:, 0] < share
+            if self._static_shapes():
+                return self.carry.where(chosen, self._carried(state, t, keywords))
+            rows = chosen.nonzero().squeeze(-1)
+            if not len(rows):
+                return None
+            few = {name: v[rows] if isinstance(v, Tensor) else v for name, v in keywords.items()}
+            part = self._carried(_rows_of(state, rows), None if t is None else t[rows], few)
+            assert part is not None
+            return torch.zeros(len(chosen), *part.shape[1:], dtype=part.dtype, device=part.device).index_copy(
+                0, rows, part
+            )
+
+    def _carried(self, state: Any, t: Tensor | None, keywords: dict[str, Any]) -> Tensor | None:
+        """What a first call with an empty carry leaves; for hidden states nothing K-sized is built."""
+        if not self.carry.hidden:
+            return self.predict(state, t, **keywords)[1]
+        self._count(_batch_of(state))
+        time = None if t is None else t.float()
+        return call(self.denoiser, state, time, project=False, **self.carry.request, **keywords)[1]
+
+    def _static_shapes(self) -> bool:
+        """Where a batch must keep its size: compiled networks, and devices that would wait to count rows."""
+        parameter = next(self.inner.parameters(), None) if isinstance(self.inner, nn.Module) else None
+        return self.inner is not self.denoiser or (parameter is not None and parameter.device.type != "cpu")
+
+    def _projects_late(self) -> bool:
+        """Whether a fused loss pays: our own denoisers with large vocabularies, projected as they project themselves.
+
+        A subclass that overrides `logits` projects by itself, and so do networks split over processes, whose weights
+        are in pieces outside their own forward pass.
+        """
+        inner, smallest = self.inner, _smallest.get()
+        if smallest is None or not isinstance(inner, Denoiser) or type(inner).logits is not Denoiser.logits:
+            return False
+        return inner.output_size >= smallest and not hasattr(inner.head.weight, "placements")
+
+    def _projection(self, features: Tensor) -> Projection:
+        head, size = self.inner.head, self.categories
+        weight, bias = head.weight, head.bias
+        if len(weight) > size:
+            weight, bias = weight[:size], None if bias is None else bias[:size]
+        return Projection(features, weight, bias, self.inner.architecture.soft_cap, self.inner.autocast)
+
+    def _count(self, sequences: int) -> None:
+        self.calls += 1
+        self.sequences += sequences
+        self.block_passes += sequences * self.depth
+
+
+class Chain(Network):
+    """A network along a chain of sampling steps: it keeps each sequence's carry from call to call.
+
+    `given` and `attend` are those of the whole batch; `transform` is applied to the logits of every call.
+    """
+
+    def __init__(
+        self,
+        denoiser: Callable[..., Tensor],
+        size: int,
+        transform: LogitTransform | None = None,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
+        batch: int = 0,
+    ) -> None:
+        super().__init__(denoiser, size)
+        self.batch = batch
+        self.transform = transform or (lambda logits: logits)
+        self.given, self.attend = given, attend
+        self.carried: Tensor | None = None
+
+    def read(
+        self,
+        state: Any,
+        t: Tensor,
+        *,
+        rows: Tensor | None = None,
+        busy: Tensor | None = None,
+        **keywords: Any,
+    ) -> Prediction:
+        """x_hat at `state`, which holds the whole batch or its sequences `rows`.
+
+        Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
+        """
+        count = _batch_of(state)
+        known = {"given": self.given, "attend": self.attend}
+        if rows is not None:
+            known = {name: None if value is None else value[rows] for name, value in known.items()}
+        carried = self.carried if rows is None or self.carried is None else self.carried[rows]
+        time = t.to(_device_of(state), torch.float32).expand(count)
+        prediction, fresh = self.predict(state, time, carried, **{**known, **keywords})
+        prediction = Prediction(self.transform(prediction.logits))
+        if self.carry.tempered:
+            fresh = self.carry.after(prediction.logits, None, self.inner)
+        if fresh is not None:
+            self._keep(fresh, rows, busy)
+        return prediction
+
+    def _keep(self, fresh: Tensor, rows: Tensor | None, busy: Tensor | None) -> None:
+        if busy is not None:
+            before = torch.zeros_like(fresh) if self.carried is None else self.carried
+            fresh = torch.where(busy.view(-1, *(1,) * (fresh.dim() - 1)), fresh, before)
+        if rows is None:
+            self.carried = fresh
+            return
+        whole = self.carried
+        if whole is None:
+            whole = torch.zeros(self.batch, *fresh.shape[1:], dtype=fresh.dtype, device=fresh.device)
+        self.carried = whole.index_copy(0, rows, fresh)
+
+
+def _batch_of(state: Any) -> int:
+    """The number of sequences in a state of any kind."""
+    for name in ("ids", "vectors"):
+        if hasattr(state, name):
+            return int(getattr(state, name).shape[0])
+    return int(state.shape[0])
+
+
+def _device_of(state: Any) -> torch.device:
+    for name in ("ids", "vectors"):
+        if hasattr(state, name):
+            state = getattr(state, name)
+    device: torch.device = state.device
+    return device
+
+
+def _rows_of(state: Any, rows: Tensor) -> Any:
+    if isinstance(state, Tensor):
+        return state[rows]
+    return state.rows(rows)
