@@ -115,7 +115,7 @@ MISTAKES = {
     "settings that are not for this verb": (["sample", "somewhere", "--run.steps", "3"], "--run.steps"),
     "unknown model": (["sample", "somewhere"], "no model 'somewhere'"),
     "unknown model to measure": (["evaluate", "somewhere", "likelihood"], "no model 'somewhere'"),
-    "nothing to measure": (["evaluate", "somewhere"], "say what to measure"),
+    "nothing to measure": (["evaluate", "somewhere"], "name what to measure"),
     "unknown measurement": (["evaluate", "somewhere", "likelyhood"], "did you mean likelihood?"),
     "unknown data": (["data", "sudoko"], "did you mean sudoku?"),
     "clues that cannot be": (["data", "sudoku", "--clues", "3"], "clues"),

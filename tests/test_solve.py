@@ -221,3 +221,17 @@ def test_the_model_in_the_package_is_small_and_solves() -> None:
     assert (
         answers.solved.any()
     )  # one in eight puzzles with 30 clues goes wrong, which one may depend on the machine
+
+
+def test_a_directory_named_like_the_bundled_model_is_not_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "sudoku").mkdir()
+    (here / "sudoku" / "notes.txt").write_text("mine")
+    (row,) = printed(capsys, 1, "solve", PUZZLES[0], "--steps", "1", "--device", "cpu")
+    assert row["nfe"] == 1 and not row["valid"]
+    measured = printed(
+        capsys, 0, "evaluate", "sudoku", "sudoku", "--clues", "40", "--num", "1", "--steps", "1"
+    )
+    assert measured["written"] is None and len(list((here / "sudoku").iterdir())) == 1
+    assert "has no config.json" in complaint(capsys, "solve", PUZZLES[0], "--model", "./sudoku")

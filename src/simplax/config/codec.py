@@ -104,7 +104,7 @@ def _decode_union(options: tuple[Any, ...], value: Any, families: Families, wher
         try:
             return decode(option, value, families, where)
         except UserError as error:
-            failure = error  # numbers come before names, and what is said about names helps most
+            failure = error  # numbers come before names, whose message helps most
     raise failure or _mismatch(where, "another value", value)
 
 
@@ -165,7 +165,7 @@ def _decode_group(base: type, value: Any, families: Families, where: str) -> Any
 
 def _member(members: Mapping[str, Any], kind: Any, where: str) -> Any:
     if kind is None:
-        raise UserError(f"{where} does not say its kind: choose one of {', '.join(sorted(members))}.")
+        raise UserError(f"{where} has no kind: choose one of {', '.join(sorted(members))}.")
     if not isinstance(kind, str) or kind not in members:
         raise UserError(f"{kind!r} is not a kind of {where}{nearest(str(kind), list(members))}")
     return members[kind]

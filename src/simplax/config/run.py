@@ -138,7 +138,7 @@ def from_json(data: Mapping[str, Any]) -> RunConfig:
 
 
 def encode(value: Any) -> Any:
-    """Any part of a configuration (a sampler, say) as plain JSON data."""
+    """Any part of a configuration (a sampler, for instance) as plain JSON data."""
     return codec.encode(value, FAMILIES)
 
 

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> Any:
         return 0 if arguments else 2
     model, *rest = arguments
     if not rest or rest[0].startswith("-"):
-        raise UserError(f"say what to measure: simplax evaluate MODEL {'|'.join(EVALUATIONS)}.")
+        raise UserError(f"name what to measure: simplax evaluate MODEL {'|'.join(EVALUATIONS)}.")
     name, *options = rest
     if name not in EVALUATIONS:
         raise UserError(f"there is no evaluation {name!r}{nearest(name, list(EVALUATIONS))}")

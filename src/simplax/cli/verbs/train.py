@@ -44,8 +44,8 @@ def train(
     out: Annotated[Path | None, tyro.conf.arg(help="run directory; runs/RECIPE if not given")] = None,
     config: Annotated[Path | None, tyro.conf.arg(help="JSON file of settings laid over the recipe")] = None,
     init_from: Annotated[str | None, tyro.conf.arg(help="start from the weights of this model")] = None,
-    resume: Annotated[bool, tyro.conf.arg(help="insist on continuing a run that exists")] = False,
-    fresh: Annotated[bool, tyro.conf.arg(help="insist on a directory without a run")] = False,
+    resume: Annotated[bool, tyro.conf.arg(help="refuse a directory without a run to resume")] = False,
+    fresh: Annotated[bool, tyro.conf.arg(help="refuse a directory that has a run")] = False,
     allow_older: Annotated[
         bool, tyro.conf.arg(help="use an older checkpoint if the last is damaged")
     ] = False,
@@ -75,7 +75,7 @@ def train(
     chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, changes)
     if out is None and (chosen.name in ("", "..") or Path(chosen.name).name != chosen.name):
         raise UserError(
-            f"{chosen.name!r} cannot name a directory below runs: choose another --name, or say --out."
+            f"{chosen.name!r} cannot name a directory below runs: choose another --name, or give --out."
         )
     directory = out if out is not None else Path("runs") / chosen.name
     if resume and fresh:
@@ -86,7 +86,9 @@ def train(
     say(f"training {chosen.name} in {directory}")
     first = recipes.RECIPES[recipe].follows
     if first is not None and init_from is None and not (directory / "latest").exists():
-        say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
+        say(
+            f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from random weights"
+        )
     source = None if init_from is None else pretrained.find(init_from)
     if source is not None and not (directory / "latest").exists() and (what := repeats(chosen, source)):
         say(
@@ -108,7 +110,7 @@ def train(
 
 
 def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:
-    """Made in the first process only, and before anything is trained: a package that is missing is told at once."""
+    """Made in the first process only, and before anything is trained: a missing package is reported at once."""
     from simplax.train.hooks import TensorBoard, WandB
 
     if not first_process():

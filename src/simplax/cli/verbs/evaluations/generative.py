@@ -32,7 +32,7 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Perplexity, entropy and the columns that catch cheating, of sequences drawn at one setting.
+    """Perplexity, entropy and the columns that reveal degenerate text, of sequences drawn at one setting.
 
     Human text and rows that have learned nothing are measured beside them. One setting says little: a lower temperature
     lowers perplexity and entropy together, so compare models with `simplax frontier`.

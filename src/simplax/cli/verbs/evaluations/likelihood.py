@@ -33,7 +33,7 @@ def evaluate(
 ) -> None:
     """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
 
-    Models of text also tell it per character of what the scored tokens spell; special symbols spell nothing.
+    For models of text it is also given per character of the scored text, special symbols not counted.
     """
     import time
 

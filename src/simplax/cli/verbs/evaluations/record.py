@@ -17,7 +17,7 @@ Out = Annotated[
 def keep(record: dict[str, Any], name: str, model: str, out: Path | None) -> str | None:
     """Write the manifest, in the first process only, and return where; beside the model if `out` is not given.
 
-    If the directory of the model cannot be written to, that is said on stderr and the result is not lost.
+    If the directory of the model cannot be written to, a line on stderr says so and the result is still printed.
     """
     from simplax.io.manifest import write
     from simplax.pretrained import is_bundled
