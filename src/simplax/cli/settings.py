@@ -43,17 +43,28 @@ def recipe_among(arguments: list[str]) -> str | None:
 
 
 def flags(recipe: str) -> Any:
-    """A dataclass instance that holds every setting of the recipe as an option, none of them used yet."""
+    """A dataclass instance that holds every setting of the recipe as an option, none of them used yet.
+
+    It is empty if there is no such recipe: whoever runs it says what is wrong, and `deeper` finds the settings.
+    """
     table = _stored()
     if recipe not in table["recipes"]:
         from simplax.cli.reference import describe
+        from simplax.recipes import RECIPES
 
+        if recipe not in RECIPES:
+            return dataclasses.make_dataclass("Settings", [])()
         table = describe([recipe])
     sections = table["recipes"][recipe]
     tree = {
         name: table["parts"][value] if isinstance(value, int) else value for name, value in sections.items()
     }
     return _struct(tree, table["groups"])()
+
+
+def sections() -> set[str]:
+    """The first parts of the names of settings: task, method, run and so on."""
+    return set(_stored()["groups"]["config.run.RunConfig"]["fields"])
 
 
 def given(settings: Any) -> list[tuple[str, str]]:
@@ -75,17 +86,16 @@ def _leaves(settings: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield path.rstrip(".") if field.name == KIND else f"{path}{field.name}", value
 
 
-def deeper(unknown: list[str], sections: set[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def deeper(unknown: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split what tyro did not know into settings and mistakes.
 
     A setting of something that the recipe does not have yet, as in `--method.schedule polynomial
     --method.schedule.power 3`, has no flag of its own: any `--SECTION.NAME VALUE` is one, checked when it is applied.
     """
-    settings, mistakes, words = [], [], iter(unknown)
+    settings, mistakes, words, known = [], [], iter(unknown), sections()
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
-        section, dot, _ = name.partition(".")
-        if not (word.startswith("--") and dot and section in sections):
+        if not (word.startswith("--") and name.partition(".")[0] in known):
             mistakes.append(word)
             continue
         text = value if equals else next(words, "--")

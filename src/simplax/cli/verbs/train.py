@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +28,7 @@ def main(arguments: list[str]) -> None:
     rest.remove(recipe)
     call, unknown = read(train, [recipe, *rest], f"simplax train {recipe}", changes=settings.flags(recipe))
     flags = call.keywords["changes"]
-    more, mistakes = settings.deeper(unknown, {field.name for field in fields(flags)})
+    more, mistakes = settings.deeper(unknown)
     options = [f"--{name}" for name in signature(train).parameters]
     refuse(mistakes, [*options, *settings.names(flags)], f"simplax train {recipe}")
     call(changes=[*settings.given(flags), *more])
