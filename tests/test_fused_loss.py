@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -10,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from simplax.objectives import _fused_function
+from simplax.objectives import _fused_function, fused
 from simplax.objectives._fused_function import Head
-from simplax.objectives.fused import Hidden, rate_density, surprise
+from simplax.objectives.fused import cross_entropy, rate_density
+from simplax.processes.prediction import Prediction, Projection
 from simplax.processes.prior import Prior
 from simplax.processes.simplex import Dense, Marginal, SimplexState, form
 from simplax.processes.uniform import corrupt
@@ -57,24 +60,28 @@ class Problem:
 
     def state(self, name: str) -> SimplexState:
         if name == "udlm":
-            z = corrupt(self.x, self.alpha, self.prior, self.keys.fold_in(0))
+            z = corrupt(self.x, self.alpha, self.prior, self.keys.stream("corrupt"))
             return Marginal(z, self.x, self.alpha, torch.zeros_like(self.alpha), self.prior)
         return form(name).draw(self.x, self.alpha, self.eta, float(self.eta.max()), self.prior, self.keys)[0]
 
-    def hidden(self) -> Hidden:
-        return Hidden(self.features, self.weight, self.bias, self.head)
+    def prediction(self, late: bool) -> Prediction:
+        """x_hat whose projection is left to the loss, or made beforehand."""
+        projection = Projection(self.features, self.weight, self.bias, self.head.cap, self.head.dtype)
+        return Prediction(projection=projection) if late else Prediction(projection.logits())
 
-    def loss(self, name: str, fused: bool) -> Tensor:
-        given = self.hidden() if fused else self.hidden().logits()
-        if name == "cross-entropy":
-            return surprise(given, self.x, self.where)
-        if name == "weighted":
-            return surprise(given, self.x, self.where, self.rate)
-        arguments = (self.x, self.state(name), self.alpha, self.rate, self.prior, self.where)
-        return rate_density(given, *arguments)
+    def loss(self, name: str, late: bool) -> Tensor:
+        given = self.prediction(late)
+        pieces = functools.partial(Head, chunk=self.head.chunk, block=self.head.block)
+        with mock.patch.object(fused, "Head", pieces):  # as large as they are, tests would see one piece only
+            if name == "cross-entropy":
+                return cross_entropy(given, self.x, self.where)
+            if name == "weighted":
+                return cross_entropy(given, self.x, self.where, self.rate)
+            arguments = (self.x, self.state(name), self.alpha, self.rate, self.prior, self.where)
+            return rate_density(given, *arguments)
 
-    def gradients(self, name: str, fused: bool, weights: Tensor | float = 1.0) -> tuple[Tensor, ...]:
-        value = self.loss(name, fused)
+    def gradients(self, name: str, late: bool, weights: Tensor | float = 1.0) -> tuple[Tensor, ...]:
+        value = self.loss(name, late)
         inputs = (self.features, self.weight, self.bias)
         return value.detach(), *torch.autograd.grad((value * weights).sum(), inputs)
 
@@ -83,7 +90,7 @@ OBJECTIVES = ["cross-entropy", "weighted", "udlm", "marginal", "atoms"]
 
 
 def agree(problem: Problem, name: str, tolerance: float, weights: Tensor | float = 1.0) -> None:
-    ours, plain = (problem.gradients(name, fused, weights) for fused in (True, False))
+    ours, plain = (problem.gradients(name, late, weights) for late in (True, False))
     for what, a, b in zip(("value", "features", "weight", "bias"), ours, plain):
         scale = float(b.abs().max()) or 1.0
         error = float((a - b).abs().max()) / scale
@@ -128,7 +135,7 @@ def test_ugly_shapes(
 def test_nothing_scored(name: str) -> None:
     problem = Problem()
     problem.where = torch.zeros_like(problem.where)
-    value, *gradients = problem.gradients(name, fused=True)
+    value, *gradients = problem.gradients(name, late=True)
     assert all(not t.any() for t in (value, *gradients))
 
 
@@ -137,13 +144,13 @@ def test_nothing_scored(name: str) -> None:
 def test_any_upstream_gradient(name: str, everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One number for all positions is applied to what the forward pass left; anything else sweeps once more."""
     sweeps = []
-    sweep = _fused_function.sweep
+    sweep = _fused_function.project_and_reduce
 
     def counting(*args: object, **kwargs: object) -> object:
         sweeps.append(1)
         return sweep(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(_fused_function, "sweep", counting)
+    monkeypatch.setattr(_fused_function, "project_and_reduce", counting)
     problem = Problem()
     if everywhere:
         problem.where = torch.ones_like(problem.where)
@@ -156,7 +163,7 @@ def test_any_upstream_gradient(name: str, everywhere: bool, monkeypatch: pytest.
 
 def test_backward_twice_through_one_graph() -> None:
     problem = Problem()
-    total = problem.loss("marginal", fused=True).sum()
+    total = problem.loss("marginal", late=True).sum()
     first = torch.autograd.grad(total, (problem.features, problem.weight), retain_graph=True)
     second = torch.autograd.grad(total, (problem.features, problem.weight))
     for a, b in zip(first, second):
@@ -169,7 +176,7 @@ def test_gradcheck(name: str) -> None:
 
     def value(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         problem.features, problem.weight, problem.bias = features, weight, bias
-        return problem.loss(name, fused=True)
+        return problem.loss(name, late=True)
 
     inputs = (problem.features, problem.weight, problem.bias)
     assert torch.autograd.gradcheck(value, inputs, rtol=1e-4)
@@ -178,12 +185,12 @@ def test_gradcheck(name: str) -> None:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_only_what_needs_a_gradient_gets_one(name: str) -> None:
     problem = Problem()
-    _, wanted, _, _ = problem.gradients(name, fused=False)
+    _, wanted, _, _ = problem.gradients(name, late=False)
     problem.weight, problem.bias = problem.weight.detach(), problem.bias.detach()
-    (found,) = torch.autograd.grad(problem.loss(name, fused=True).sum(), problem.features)
+    (found,) = torch.autograd.grad(problem.loss(name, late=True).sum(), problem.features)
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
     with torch.no_grad():
-        assert not problem.loss(name, fused=True).requires_grad
+        assert not problem.loss(name, late=True).requires_grad
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -197,7 +204,7 @@ def test_float32_is_as_good_as_the_plain_loss(name: str, t: float) -> None:
         (single.features, single.weight, single.bias), (double.features, double.weight, double.bias)
     ):
         target.data.copy_(source.data)
-    ours, exact = single.gradients(name, fused=True), double.gradients(name, fused=False)
+    ours, exact = single.gradients(name, late=True), double.gradients(name, late=False)
     for what, a, b in zip(("value", "features", "weight", "bias"), ours, exact):
         error = float((a - b).abs().max() / b.abs().max())
         assert error < (1e-6 if what == "value" else 5e-6), (what, error)
@@ -211,7 +218,7 @@ def test_bfloat16_products(name: str) -> None:
         Problem(**arguments, head=Head(30.0, dtype, chunk=700 * 4, block=700))  # type: ignore[arg-type]
         for dtype in (torch.bfloat16, None)
     )
-    for found, truth in zip(half.gradients(name, fused=True), single.gradients(name, fused=False)):
+    for found, truth in zip(half.gradients(name, late=True), single.gradients(name, late=False)):
         assert (found - truth).norm() < 0.02 * truth.norm()
 
 
@@ -223,16 +230,18 @@ def test_a_dense_state_and_another_prior_take_the_plain_way() -> None:
         (Dense(w), problem.prior),
         (problem.state("atoms"), Prior(11, torch.softmax(torch.arange(11.0) / 5, 0).double())),
     ):
-        ours = rate_density(problem.hidden(), problem.x, state, *arguments, prior, problem.where)
-        plain = rate_density(problem.hidden().logits(), problem.x, state, *arguments, prior, problem.where)
+        ours, plain = (
+            rate_density(problem.prediction(late), problem.x, state, *arguments, prior, problem.where)
+            for late in (True, False)
+        )
         torch.testing.assert_close(ours, plain.to(ours), rtol=1e-5, atol=1e-6)
 
 
 def test_ambient_autocast_changes_nothing() -> None:
     problem = Problem(dtype=torch.float32)
-    wanted = problem.gradients("marginal", fused=True)
+    wanted = problem.gradients("marginal", late=True)
     with torch.autocast("cpu", torch.bfloat16):
-        found = problem.gradients("marginal", fused=True)
+        found = problem.gradients("marginal", late=True)
     assert all(torch.equal(a, b) for a, b in zip(wanted, found))
 
 
@@ -241,7 +250,7 @@ def test_compiled_callers_get_the_same() -> None:
 
     def double(features: Tensor) -> Tensor:
         problem.features = features * 1.0
-        return 2 * problem.loss("cross-entropy", fused=True).sum()
+        return 2 * problem.loss("cross-entropy", late=True).sum()
 
     features = problem.features
     (wanted,) = torch.autograd.grad(double(features), features)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,8 +13,10 @@ from simplax.methods import AR, MDLM, UDLM, Duo, Simplax
 from simplax.methods.base import HasLikelihood, Method
 from simplax.methods.duo import Curriculum
 from simplax.nn import Architecture, Denoiser
-from simplax.objectives.fused import SMALLEST_VOCABULARY, Hidden, fusing, output
-from simplax.processes.uniform import Prediction, Prior, draw_bridge, log_normaliser
+from simplax.nn.network import SMALLEST_VOCABULARY, Network, fusing
+from simplax.processes.prediction import Prediction, log_normaliser
+from simplax.processes.prior import Prior
+from simplax.processes.uniform import draw_bridge
 from simplax.random import Keys
 from simplax.typing import Batch, Loss, StepContext
 from test_fused_loss import Problem
@@ -29,6 +33,7 @@ METHODS: dict[str, Method] = {
     "simplax dense": Simplax(form="dense"),
     "simplax reads w": Simplax(form="atoms", reads_w=True),
     "duo curriculum": Duo(curriculum=Curriculum(end=10, log10_temperature=(-1.0, -1.0))),
+    "duo curriculum, dense": Duo(curriculum=Curriculum(end=10, log10_temperature=(-1.0, -1.0), top_k=None)),
 }
 SIZE, LENGTH, BATCH = 37, 6, 4
 
@@ -87,14 +92,18 @@ def test_large_vocabularies_of_our_own_networks_are_fused() -> None:
     batch, context = masked_batch()
     t = context.u.float()
     large, small = network(method, SMALLEST_VOCABULARY), network(method, SMALLEST_VOCABULARY - 1)
-    assert isinstance(output(large, batch.tokens, t), Hidden)
-    assert isinstance(output(small, batch.tokens, t), Tensor)
-    assert isinstance(output(lambda z, t: large(z, t), batch.tokens, t), Tensor)
+
+    def late(denoiser: Callable[..., Tensor]) -> bool:
+        return Network(denoiser)(batch.tokens, t, batch).projection is not None
+
+    assert late(large) and not late(small) and not late(lambda z, t: large(z, t))
     with fusing(None):
-        assert isinstance(output(large, batch.tokens, t), Tensor)
-    hidden = output(large, batch.tokens, t)
-    assert isinstance(hidden, Hidden)
-    torch.testing.assert_close(hidden.logits(), large(batch.tokens, t))
+        assert not late(large)
+    prediction = Network(large)(batch.tokens, t, Batch.of(batch.tokens))
+    assert prediction.projection is not None
+    torch.testing.assert_close(prediction.logits, large(batch.tokens, t))
+    # samplers read logits anyway, and are never handed a projection
+    assert Network(large).predict(batch.tokens, t)[0].projection is None
 
 
 def test_compiled_networks_are_fused_too() -> None:
@@ -102,7 +111,7 @@ def test_compiled_networks_are_fused_too() -> None:
     denoiser = network(method, SMALLEST_VOCABULARY)
     batch, context = masked_batch(SMALLEST_VOCABULARY)
     compiled = torch.compile(denoiser, backend="eager")
-    assert isinstance(output(compiled, batch.tokens, context.u.float()), Hidden)
+    assert Network(compiled)(batch.tokens, context.u, batch).projection is not None  # type: ignore[arg-type]
     wanted = method.loss(denoiser, batch, context).per_token
     torch.testing.assert_close(method.loss(compiled, batch, context).per_token, wanted)  # type: ignore[arg-type]
 
@@ -113,7 +122,7 @@ def test_no_tensor_of_all_logits() -> None:
     problem.head = type(problem.head)(30.0)
     problem.where = torch.ones_like(problem.where)
     logits = 4 * problem.x.numel() * 50_258
-    assert peak_bytes(lambda: problem.gradients("marginal", fused=True)) < 0.6 * logits
+    assert peak_bytes(lambda: problem.gradients("marginal", late=True)) < 0.6 * logits
 
 
 def test_a_reverse_step_makes_no_copy_of_the_logits() -> None:
@@ -123,7 +132,7 @@ def test_a_reverse_step_makes_no_copy_of_the_logits() -> None:
     anchor = keys.randint(size, length)
 
     def step() -> Tensor:
-        return draw_bridge(anchor, Prediction(logits), 0.6 * one, 0.5 * one, Prior(size), keys.fold_in(1))
+        return draw_bridge(anchor, Prediction(logits), 0.6 * one, 0.5 * one, Prior(size), keys.stream("step"))
 
     assert bool((step() != anchor).any())
     assert peak_bytes(step) < 0.5 * 4 * logits.numel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simplax.objectives._fused_function import Head
-from simplax.objectives.fused import Hidden, rate_density
+from simplax.objectives.fused import rate_density
+from simplax.processes.prediction import Prediction, Projection
 from simplax.processes.prior import Prior
 from simplax.processes.simplex import Atoms, Marginal, SimplexState, decode, draw_atoms, num_atoms, vertex
 from simplax.processes.uniform import corrupt
@@ -27,29 +27,29 @@ class Experiment:
         self.x = torch.full((DRAWS, 1), X)
         self.alpha = torch.full((DRAWS, 1), ALPHA, dtype=torch.float64)
         self.eta = torch.full_like(self.alpha, ETA)
-        drawn = corrupt(self.x, self.alpha, self.prior, self.keys.fold_in(0))
+        drawn = corrupt(self.x, self.alpha, self.prior, self.keys.stream("corrupt"))
         self.z = torch.full_like(drawn, 7) if same_z else drawn
 
     def atoms(self) -> Atoms:
         def more(keys: Keys, n: int) -> Tensor:
             return corrupt(self.x.unsqueeze(-1).expand(-1, -1, n), self.alpha.unsqueeze(-1), self.prior, keys)
 
-        return draw_atoms(self.z, more, self.eta, num_atoms(ETA), self.keys.fold_in(1))
+        return draw_atoms(self.z, more, self.eta, num_atoms(ETA), self.keys.stream("simplex"))
 
     def states(self) -> dict[str, SimplexState]:
         atoms = self.atoms()
         return {
             "marginal": Marginal(self.z, self.x, self.alpha, self.eta, self.prior),
             "atoms": atoms,
-            "one decode": vertex(decode(atoms, self.keys.fold_in(2))),
+            "one decode": vertex(decode(atoms, self.keys.stream("decode"))),
         }
 
     def gradients(self, state: SimplexState) -> Tensor:
         """(draws, width): one gradient per draw."""
         features = self.table[self.z].requires_grad_()
         everywhere = torch.ones_like(self.x, dtype=torch.bool)
-        hidden = Hidden(features, self.weight, None, Head())
-        loss = rate_density(hidden, self.x, state, self.alpha, 1 / self.alpha, self.prior, everywhere)
+        prediction = Prediction(projection=Projection(features, self.weight, None))
+        loss = rate_density(prediction, self.x, state, self.alpha, 1 / self.alpha, self.prior, everywhere)
         (found,) = torch.autograd.grad(loss.sum(), features)
         return found.squeeze(1)
 

@@ -55,7 +55,7 @@ def test_dense_input_is_linear_and_float32_under_autocast() -> None:
     denoiser = Denoiser(40, 6, SMALL, autocast=torch.bfloat16)
     w = torch.rand(2, 6, 40).softmax(-1)
     expected = (w.double() @ denoiser.vocab_embed.embedding.double()).float()
-    torch.testing.assert_close(denoiser._embed(w, None, None), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(denoiser._embed(w, None, None, None), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_a_prediction_may_leave_out_the_last_rows() -> None:
@@ -128,7 +128,7 @@ def test_self_conditioning_is_neutral_at_initialisation_and_learns() -> None:
         assert torch.equal(denoiser(ids), plain(ids))
         assert not torch.allclose(conditioned, plain(ids))
         expected = prediction @ denoiser.vocab_embed.embedding @ denoiser.self_condition_map.weight.T
-        moved = denoiser._embed(ids, None, prediction) - denoiser._embed(ids, None, None)
+        moved = denoiser._embed(ids, None, prediction, None) - denoiser._embed(ids, None, None, None)
         torch.testing.assert_close(moved, expected, atol=1e-5, rtol=1e-5)
         denoiser.self_condition_map.weight.zero_()
         torch.testing.assert_close(denoiser(ids, self_condition=prediction), plain(ids))
@@ -137,5 +137,32 @@ def test_self_conditioning_is_neutral_at_initialisation_and_learns() -> None:
 
 
 def test_a_prediction_without_self_conditioning_is_refused() -> None:
-    with pytest.raises(ValueError, match="carry="probabilities""):
+    with pytest.raises(ValueError, match='carry="probabilities"'):
         Denoiser(7, 12, SMALL)(torch.zeros(1, 12, dtype=torch.long), self_condition=torch.ones(1, 12, 7) / 7)
+
+
+def test_a_hidden_carry_is_neutral_at_initialisation_and_learns() -> None:
+    architecture = replace(SMALL, carry="hidden")
+    denoiser, plain = randomise(Denoiser(7, 12, architecture)), randomise(Denoiser(7, 12, SMALL))
+    fresh = Denoiser(7, 12, architecture)
+    assert fresh.carry_norm is not None and not any(p.any() for p in fresh.carry_norm.parameters())
+    ids = torch.randint(7, (2, 12))
+    with torch.no_grad():
+        logits, hidden = denoiser(ids, give_carry=True)
+        assert torch.equal(logits, denoiser(ids)) and hidden.shape == (2, 12, SMALL.width)
+        torch.testing.assert_close(denoiser(ids, carry=torch.zeros_like(hidden)), logits)  # the same as none
+        assert not torch.allclose(denoiser(ids, carry=hidden), logits)
+        norm = denoiser.carry_norm
+        centred = hidden - hidden.mean(-1, keepdim=True)
+        scaled = centred / (hidden.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+        moved = denoiser._embed(ids, None, None, hidden) - denoiser.vocab_embed(ids)
+        torch.testing.assert_close(moved, scaled * norm.weight + norm.bias, atol=1e-5, rtol=1e-5)
+        norm.weight.zero_(), norm.bias.zero_()
+        torch.testing.assert_close(denoiser(ids, carry=hidden), plain(ids))
+    denoiser(ids, carry=hidden).square().sum().backward()
+    assert denoiser.carry_norm.weight.grad.any() and denoiser.carry_norm.bias.grad.any()
+
+
+def test_a_hidden_state_without_a_carry_is_refused() -> None:
+    with pytest.raises(ValueError, match='carry="hidden"'):
+        Denoiser(7, 12, SMALL)(torch.zeros(1, 12, dtype=torch.long), carry=torch.zeros(1, 12, SMALL.width))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -125,4 +125,5 @@ class Simplax(UniformMethod):
             return draw_marginal(first, process.alpha(t), process.prior, keys, number)
 
         w = draw_atoms(z, more, self.eta(t), count, context.keys.stream("measured state"))
-        return network(readable(pinned(w, batch.tokens, batch.given)), t, batch)
+        measuring = replace(context, training=False) if carry else None
+        return network(readable(pinned(w, batch.tokens, batch.given)), t, batch, measuring)
