@@ -99,7 +99,7 @@ MISTAKES = {
     "unknown verb": (["trian"], "no command 'trian'; did you mean train?"),
     "unknown option": (["--loud"], "no option '--loud'"),
     "unknown recipe": (["train", "sudoku4-simplx"], "did you mean sudoku4-simplax?"),
-    "recipe left out": (["train"], "RECIPE"),
+    "recipe left out": (["train"], "RECIPE is missing: give one of `simplax recipes`"),
     "wrong flag": (["train", "toy-udlm", "--smok"], "no option '--smok'; did you mean --smoke?"),
     "wrong flag of sample": (["sample", "somewhere", "--nmu", "3"], "no option '--nmu'; did you mean --num?"),
     "wrong setting": (["train", "toy-udlm", "--run.stesp", "3"], "did you mean run.steps?"),

@@ -111,4 +111,5 @@ def _sentence(boxed: str) -> str:
     text = " ".join(line for line in lines if line)
     text = re.split(r"For full helptext|Argument helptext", text)[0]
     text = re.sub(r"Missing value for argument '(.+?)'.*", r"\1 needs a value", text)
+    text = re.sub(r"Missing from [^:]*: (\S+) (.*?) \(required\).*", r"\1 is missing: give \2", text)
     return re.sub(r"\s+", " ", text).strip(" .:") or "the arguments were not understood"

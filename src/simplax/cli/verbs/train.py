@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
 def train(
     recipe: Annotated[
-        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="see `simplax recipes`")
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="one of `simplax recipes`")
     ],
     /,
     *,
