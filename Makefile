@@ -6,6 +6,7 @@
 #   make test-training  also train each method for minutes to a stated quality
 #   make lint        ruff and mypy
 #   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
+#   make reference   write again what `simplax train RECIPE --help` shows, after a change of recipes or settings
 #   make docs        build the documentation into site/; a broken link or a missing page is an error
 #   make clean       remove everything the other targets made, except .venv
 #
@@ -26,7 +27,7 @@ INSTALLED_SCORER := $(VENV)/.installed-scorer
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-training lint bench docs clean
+.PHONY: help demo test test-training lint bench reference docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -49,6 +50,9 @@ bench: $(INSTALLED)
 	@set -e; for script in $(sort $(wildcard benchmarks/bench_*.py)); do \
 	  echo "== $$script"; $(PY) $$script $(BENCH_ARGS); \
 	done
+
+reference: $(INSTALLED)
+	$(PY) -m simplax.cli.reference
 
 docs: $(INSTALLED_DOCS)
 	$(PY) -m zensical build --clean --strict

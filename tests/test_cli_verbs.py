@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +14,9 @@ from typing import Any
 import pytest
 
 from simplax import __version__
-from simplax.cli import VERBS, main
-from simplax.cli.data import DATA
-from simplax.cli.evaluate import EVALUATIONS
-from simplax.cli.parsing import split_settings
-from simplax.errors import UserError
+from simplax.cli import GROUPS, VERBS, main
+from simplax.cli.verbs.data import DATA
+from simplax.cli.verbs.evaluate import EVALUATIONS
 
 HELPS = [
     ["--help"],
@@ -59,7 +59,7 @@ def test_listings_parse_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert set(listing("recipes")) == set(RECIPES)
     methods = listing("methods")
-    assert len(methods) == 10 and set(methods) <= set(METHODS)
+    assert methods and set(methods) <= set(METHODS)
     examined = listing("doctor")
     assert {"versions", "device", "gflops", "threads", "extras", "advice"} <= set(examined)
     assert examined["thread_speedup"] > 0 and examined["allocation_cost"] > 0
@@ -69,7 +69,8 @@ def test_listings_parse_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_listings_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (["recipes"], ["toy-simplax", "weighting"]),
+        (["recipes"], ["toy", "simplax", "Markov chain"]),
+        (["recipes", "toy"], ["toy-simplax", "elbo weighting"]),
         (["recipes", "toy-simplax"], ["--method.concentration", "--run.optimizer.betas", "0.9,0.999"]),
         (["methods"], ["simplax", "left to right", "Sahoo et al."]),
     ):
@@ -98,10 +99,12 @@ MISTAKES = {
     "unknown verb": (["trian"], "no command 'trian'; did you mean train?"),
     "unknown option": (["--loud"], "no option '--loud'"),
     "unknown recipe": (["train", "sudoku4-simplx"], "did you mean sudoku4-simplax?"),
-    "recipe left out": (["train"], "RECIPE"),
-    "wrong flag": (["train", "toy-udlm", "--smok"], "--smok"),
-    "wrong flag of sample": (["sample", "somewhere", "--nmu", "3"], "--nmu"),
+    "recipe left out": (["train"], "RECIPE is missing: give one of `simplax recipes`"),
+    "wrong flag": (["train", "toy-udlm", "--smok"], "no option '--smok'; did you mean --smoke?"),
+    "wrong flag of sample": (["sample", "somewhere", "--nmu", "3"], "no option '--nmu'; did you mean --num?"),
     "wrong setting": (["train", "toy-udlm", "--run.stesp", "3"], "did you mean run.steps?"),
+    "wrong section": (["train", "toy-udlm", "--rum.steps=3"], "'--rum.steps'; did you mean --run.steps?"),
+    "one argument too many": (["methods", "simplax"], "no argument 'simplax'; see simplax methods --help."),
     "setting without a value": (["train", "toy-udlm", "--run.steps"], "--run.steps needs a value"),
     "setting of the wrong type": (
         ["train", "toy-udlm", "--run.steps", "few"],
@@ -112,7 +115,7 @@ MISTAKES = {
     "settings that are not for this verb": (["sample", "somewhere", "--run.steps", "3"], "--run.steps"),
     "unknown model": (["sample", "somewhere"], "no model 'somewhere'"),
     "unknown model to measure": (["evaluate", "somewhere", "likelihood"], "no model 'somewhere'"),
-    "nothing to measure": (["evaluate", "somewhere"], "say what to measure"),
+    "nothing to measure": (["evaluate", "somewhere"], "name what to measure"),
     "unknown measurement": (["evaluate", "somewhere", "likelyhood"], "did you mean likelihood?"),
     "unknown data": (["data", "sudoko"], "did you mean sudoku?"),
     "clues that cannot be": (["data", "sudoku", "--clues", "3"], "clues"),
@@ -168,7 +171,7 @@ def test_nothing_asked_shows_the_help_and_is_a_mistake(capsys: pytest.CaptureFix
 
 
 def test_interruptions_exit_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from simplax.cli import methods
+    from simplax.cli.verbs import methods
 
     def interrupted(arguments: list[str]) -> None:
         raise KeyboardInterrupt
@@ -194,31 +197,6 @@ def test_figures_without_matplotlib_say_what_to_install(
     assert 'pip install "simplax[plot]"' in capsys.readouterr().err
 
 
-def test_settings_are_separated_from_options() -> None:
-    sections = frozenset({"method", "run"})
-    words = [
-        "toy",
-        "--run.steps",
-        "-3",
-        "--out",
-        "x",
-        "--method=udlm",
-        "--run.optimizer.clip=2",
-        "--method",
-        "{}",
-    ]
-    rest, settings = split_settings(words, sections)
-    assert rest == ["toy", "--out", "x"]
-    assert settings == [
-        ("run.steps", "-3"),
-        ("method", "udlm"),
-        ("run.optimizer.clip", "2"),
-        ("method", "{}"),
-    ]
-    with pytest.raises(UserError, match=r"--run\.steps needs a value"):
-        split_settings(["--run.steps", "--run.seed", "2"], sections)
-
-
 def test_public_names_are_lazy_and_real() -> None:
     script = "import sys, simplax; assert 'torch' not in sys.modules; simplax.sample; print(sorted(simplax.__all__))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -231,3 +209,32 @@ def test_public_names_are_lazy_and_real() -> None:
     assert simplax.samplers.Simplax(eta=0.5).eta == 0.5
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         simplax.nonsense  # noqa: B018
+
+
+def test_every_verb_is_listed_once_and_every_group_has_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for verb, (_, what) in VERBS.items():
+        assert len(re.findall(rf"^  {verb} +{re.escape(what)}$", printed, re.M)) == 1, verb
+    assert {verb for verbs in GROUPS.values() for verb in verbs.split()} <= set(VERBS)
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+@pytest.mark.slow
+def test_torchrun_leaves_options_after_the_separator_alone(tmp_path: Path) -> None:
+    """`--num` is the beginning of options of torchrun, which claims it wherever it stands unless `--` comes before."""
+    assert main(["train", "toy-udlm", "--smoke", "--out", str(tmp_path / "run")]) == 0
+    guide = (Path(__file__).parents[1] / "docs" / "training.md").read_text()
+    (documented,) = re.findall(r"^(torchrun .* evaluate .*--num .*)$", guide, re.M)
+    words = documented.replace("RUN", str(tmp_path / "run")).split()
+    command = [sys.executable, "-m", "torch.distributed.run", *words[1:], "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)  # printed once, by the first process
+    assert measured["sequences"] == 16
+    assert len(list((tmp_path / "run" / "evaluations").iterdir())) == 1
+
+
+def test_a_leading_separator_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--", "--version"]) == 0
+    assert capsys.readouterr().out == f"simplax {__version__}\n"

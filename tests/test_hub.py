@@ -269,6 +269,25 @@ def test_bundled_models_are_found_by_name(exported: Path, monkeypatch: pytest.Mo
     assert "did you mean sudoku?" in refused("sudoko")
 
 
+def test_a_directory_does_not_take_the_place_of_a_bundled_model(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundled = hub.bundled()["sudoku"]
+    (tmp_path / "sudoku").mkdir()
+    assert hub.find("sudoku") == bundled and not caplog.messages  # any directory
+    shutil.copytree(exported, tmp_path / "sudoku", dirs_exist_ok=True)
+    for _ in range(2):
+        assert hub.find("sudoku") == bundled
+    (line,) = caplog.messages  # a model: said once
+    assert "comes with simplax" in line and "./sudoku" in line
+    for path in ("./sudoku", "sudoku/", str(tmp_path / "sudoku"), Path("sudoku")):
+        assert hub.find(path).resolve() == tmp_path / "sudoku"
+        assert not hub.is_bundled(path)
+    assert from_pretrained(Path("sudoku")).config.name == "toy-simplax-smoke"
+    assert len(caplog.messages) == 1
+
+
 def test_methods_are_methods() -> None:
     for kind in simplax.methods.METHODS.values():
         assert issubclass(kind, Method)

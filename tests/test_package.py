@@ -61,12 +61,13 @@ print(json.dumps({
     assert found["typed"]
 
 
-def test_wheel_holds_every_module(installed: Path, tmp_path: Path) -> None:
+def test_wheel_holds_every_module_and_table(installed: Path, tmp_path: Path) -> None:
     script = "import pathlib, simplax; print(pathlib.Path(simplax.__file__).parent)"
     there = Path(run(installed, "-c", script, cwd=tmp_path).strip())
     here = ROOT / "src" / "simplax"
-    expected = {path.relative_to(here) for path in here.rglob("*.py")}
-    assert expected == {path.relative_to(there) for path in there.rglob("*.py")}
+    for kind in ("*.py", "*.json"):
+        expected = {path.relative_to(here) for path in here.rglob(kind)}
+        assert expected == {path.relative_to(there) for path in there.rglob(kind)}
 
 
 def test_import_is_light(tmp_path: Path) -> None:

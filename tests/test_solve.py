@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from simplax.cli import main
-from simplax.cli.demo import PUZZLES
+from simplax.cli.verbs.demo import PUZZLES
 from simplax.data.sudoku import check, parse, to_text
 from simplax.evaluate.answers import answer, noise_seeds
 from simplax.pretrained import model as hub
@@ -199,7 +199,7 @@ def test_the_demo_in_miniature(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_the_demo_shows_the_bundled_model_if_there_is_one(
     use: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from simplax.cli import demo
+    from simplax.cli.verbs import demo
     from simplax.data.sudoku import PuzzleSet
 
     puzzles = np.stack([parse(text) for text in PUZZLES])
@@ -221,3 +221,17 @@ def test_the_model_in_the_package_is_small_and_solves() -> None:
     assert (
         answers.solved.any()
     )  # one in eight puzzles with 30 clues goes wrong, which one may depend on the machine
+
+
+def test_a_directory_named_like_the_bundled_model_is_not_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "sudoku").mkdir()
+    (here / "sudoku" / "notes.txt").write_text("mine")
+    (row,) = printed(capsys, 1, "solve", PUZZLES[0], "--steps", "1", "--device", "cpu")
+    assert row["nfe"] == 1 and not row["valid"]
+    measured = printed(
+        capsys, 0, "evaluate", "sudoku", "sudoku", "--clues", "40", "--num", "1", "--steps", "1"
+    )
+    assert measured["written"] is None and len(list((here / "sudoku").iterdir())) == 1
+    assert "has no config.json" in complaint(capsys, "solve", PUZZLES[0], "--model", "./sudoku")

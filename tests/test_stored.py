@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 
 from simplax import recipes
 from simplax.cli import main
-from simplax.cli.train import SECTIONS
-from simplax.config.run import RunConfig, SamplingDefaults, Unconditional
+from simplax.config.run import SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, compiled
@@ -192,10 +191,6 @@ def test_a_start_that_repeats_itself_is_told(
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").write_text('{"run": {}}')  # not a recipe's, but weights are weights
     assert repeats(TOY, tmp_path / "old") is None
-
-
-def test_flags_know_every_section_of_a_configuration() -> None:
-    assert {field.name for field in fields(RunConfig)} == SECTIONS
 
 
 @pytest.mark.parametrize("name", ["toy-flm", "toy-candi"])

@@ -177,8 +177,8 @@ def test_exports_keep_sampler_settings_and_may_be_half_as_large(
     assert (sampling.num_steps, sampling.temperature) == (7, 0.5)
     assert loaded.sampler() == whole.sampler(Vanishing(10.0, 2.0))
     assert loaded.sample(1, seeds=0).nfe == 7
-    stored = load_file(here / "pretrained" / "models" / "sudoku" / "weights.safetensors")
-    assert data["bytes"] == (here / "pretrained" / "models" / "sudoku" / "weights.safetensors").stat().st_size
+    stored = load_file(here / "models" / "sudoku" / "weights.safetensors")
+    assert data["bytes"] == (here / "models" / "sudoku" / "weights.safetensors").stat().st_size
     for name, tensor in whole.denoiser.named_parameters():
         assert stored[name].dtype == getattr(torch, dtype)
         assert torch.equal(loaded.denoiser.state_dict()[name], tensor.to(getattr(torch, dtype)).float())

@@ -157,7 +157,7 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_characters_are_those_that_scored_tokens_spell() -> None:
-    from simplax.cli.evaluations.likelihood import count_characters
+    from simplax.cli.verbs.evaluations.likelihood import count_characters
     from simplax.data.text.tokenizers import Characters, Integers
 
     class Text:

@@ -34,6 +34,7 @@ class Constant(Concentration):
     """The paper's choice: eta = value at every time (0.01 in its experiments)."""
 
     value: float = 0.01
+    """eta at every time"""
 
     def __post_init__(self) -> None:
         _check(self.value)
@@ -54,9 +55,13 @@ class Vanishing(Concentration):
     """
 
     value: float = 10.0
+    """eta at time 1"""
     power: float = 1.0
+    """how it falls from there; 0 for a step"""
     until: float = 0.0
+    """time before which it is zero"""
     least: float = 0.0
+    """value it never falls below"""
 
     def __post_init__(self) -> None:
         _check(self.value)
@@ -80,6 +85,7 @@ class PerToken(Concentration):
     """eta such that a token expects `redraws` fresh anchors over the whole chain, whatever the number of steps."""
 
     redraws: float = 1.0
+    """expected number of times that a token is re-anchored"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.redraws < math.inf:

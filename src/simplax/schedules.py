@@ -97,6 +97,7 @@ class Polynomial(Schedule):
     """alpha(t) = 1 - (1 - eps) t^power: a power above one keeps the sequence clean for longer."""
 
     power: float = 2.0
+    """power of t"""
     eps: float = 1e-3
 
     def alpha(self, t: Tensor) -> Tensor:

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
-# verb: (module below simplax.cli, what it does); the module's `main` takes the arguments
+# verb: (module below simplax.cli.verbs, what it does); the module's `main` takes the arguments
 VERBS: dict[str, tuple[str, str]] = {
-    "train": ("train", "train a recipe, or continue a run"),
+    "train": ("train", "train a recipe, or resume a run"),
     "sample": ("sample", "draw sequences from a model"),
     "infill": ("infill", "fill in the gaps of texts with a model"),
     "evaluate": ("evaluate", "measure a model"),
@@ -24,12 +23,19 @@ VERBS: dict[str, tuple[str, str]] = {
     "figure": ("figure", "draw one puzzle as several models fill it in"),
     "export": ("export", "write a model directory with its sampler settings"),
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
-    "recipes": ("recipes", "list the recipes, or print one with all its settings"),
+    "recipes": ("recipes", "list tasks and methods, or the settings of one recipe"),
     "methods": ("methods", "list the methods"),
-    "data": ("data", "make data and tell about it"),
+    "data": ("data", "prepare data, or describe what was prepared"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
     "doctor": ("doctor", "what is installed, which device, what would be slow"),
+}
+# how `simplax` alone lists them; a verb that is in no group is listed after them
+GROUPS: dict[str, str] = {
+    "Start here": "demo solve doctor",
+    "Train": "recipes methods data train plot",
+    "Use a model": "sample infill export",
+    "Measure and compare": "evaluate frontier compare sweep figure bench",
 }
 INTERRUPTED = 130
 
@@ -37,7 +43,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, 1 (the answer is no), 2 (a mistake to put right) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for name in ("stdout", "stderr"):  # closed by who called: what would be printed there goes nowhere
+    for name in ("stdout", "stderr"):  # closed by the caller: what would be printed there is dropped
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
@@ -53,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("SIMPLAX_DEBUG"):
             raise
         return _complain(
-            f"what was read is not UTF-8 text (byte {error.start}): convert the file, or name another.", 2
+            f"the input is not UTF-8 text (byte {error.start}): convert the file, or name another.", 2
         )
     except ValueError as error:  # the library's own checks say what to do in one sentence
         if os.environ.get("SIMPLAX_DEBUG"):
@@ -66,8 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> Any:
+    if arguments[:1] == ["--"]:  # what ends the options of torchrun in `torchrun -m simplax -- evaluate`
+        arguments = arguments[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(help_text("simplax", "Diffusion over categories: train, sample, compare.", VERBS))
+        print(_overview())
         return 0 if arguments else 2
     verb, *rest = arguments
     if verb == "--version":
@@ -78,7 +86,7 @@ def _dispatch(arguments: list[str]) -> Any:
     if verb not in VERBS:
         kind = "option" if verb.startswith("-") else "command"
         raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
-    return entry(f"simplax.cli.{VERBS[verb][0]}", "main")(rest)
+    return entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")(rest)
 
 
 def entry(module: str, name: str) -> Callable[..., Any]:
@@ -92,6 +100,26 @@ def help_text(prog: str, about: str, choices: Mapping[str, tuple[str, str]], bef
     lines = [f"  {name:<{width}}  {what}" for name, (_, what) in choices.items()]
     example = f"{prog} {before}COMMAND --help"
     return "\n".join([f"usage: {prog} {before}COMMAND ...", "", about, "", *lines, "", f"More: {example}"])
+
+
+def _overview() -> str:
+    """All verbs in groups, and what to type first."""
+    grouped = {title: verbs.split() for title, verbs in GROUPS.items()}
+    rest = [verb for verb in VERBS if not any(verb in verbs for verbs in grouped.values())]
+    lines = ["usage: simplax COMMAND ...", "", "Diffusion over categories: train, sample, compare.", ""]
+    for title, verbs in {**grouped, "Other": rest}.items():
+        if verbs:
+            lines += [f"{title}:", *(f"  {verb:<9} {VERBS[verb][1]}" for verb in verbs), ""]
+    lines += [
+        "For instance:",
+        "  simplax demo                          train and solve Sudoku, in a minute",
+        "  simplax train toy-simplax             train one of `simplax recipes`",
+        "  simplax train toy-simplax --help      all settings of the recipe",
+        "  simplax sample runs/toy-simplax       draw from the result",
+        "",
+        "More: simplax COMMAND --help",
+    ]
+    return "\n".join(lines)
 
 
 def _status(result: Any) -> int:

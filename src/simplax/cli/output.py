@@ -15,9 +15,14 @@ from simplax.errors import UserError
 _PIPE_WIDTH = 400  # a pipe has no width to fit a table into
 
 
+def first_process() -> bool:
+    """Whether this is the only process, or the first of those that torchrun started: the one that prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def emit(json: bool, data: Any, text: Callable[[], Any]) -> None:
     """Print `data` as JSON, or what `text()` returns (a string or a rich table); first process only."""
-    if os.environ.get("RANK", "0") != "0":
+    if not first_process():
         return
     if json:
         print(json_module.dumps(_plain(data), indent=2, allow_nan=False))
@@ -53,8 +58,9 @@ def check_targets(*paths: Path | None) -> None:
 
 
 def say(message: str) -> None:
-    """A word to the person at the terminal, on stderr."""
-    print(message, file=sys.stderr)
+    """Print a line for the person at the terminal on stderr; first process only."""
+    if first_process():
+        print(message, file=sys.stderr)
 
 
 def table(columns: list[str], rows: list[list[str]]) -> Any:

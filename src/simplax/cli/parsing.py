@@ -1,17 +1,20 @@
-"""Arguments to typed function calls by tyro, with every mistake told in one sentence."""
+"""Arguments to typed function calls by tyro, with every mistake reported in one sentence."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import re
+import typing
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 Json = Annotated[bool, tyro.conf.arg(help="print machine-readable JSON on stdout")]
 Device = Annotated[str, tyro.conf.arg(metavar="DEVICE", help="auto, cpu, cuda or cuda:N")]
@@ -25,57 +28,88 @@ ModelName = Annotated[
     tyro.conf.arg(metavar="MODEL", help="a run directory, an exported directory or a bundled name"),
 ]
 
-_SETTING = re.compile(r"--([a-z][\w-]*(?:\.[\w-]+)+)(?:=(.*))?", re.DOTALL)
+_METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
 def run(function: Callable[..., Any], arguments: list[str], prog: str) -> Any:
     """Read `arguments` as those of `function` and call it."""
-    return read(function, arguments, prog)()
+    call, unknown = read(function, arguments, prog)
+    refuse(unknown, [f"--{name}" for name in inspect.signature(function).parameters], prog)
+    return call()
 
 
-def read(function: Callable[..., Any], arguments: list[str], prog: str) -> Callable[..., Any]:
-    """The call that `arguments` ask for; it is made outside, so that only parsing is watched."""
+def read(
+    function: Callable[..., Any], arguments: list[str], prog: str, **groups: Any
+) -> tuple[functools.partial[Any], list[str]]:
+    """The call of `function` that `arguments` describe, not yet made, and the arguments it has no place for.
 
-    @functools.wraps(function)
-    def deferred(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+    `groups` are dataclass instances for parameters of `function`, whose fields become options: for options that are
+    known only when the program runs.
+    """
+
+    def deferred(*args: Any, **kwargs: Any) -> functools.partial[Any]:
         return functools.partial(function, *args, **kwargs)
 
+    hints = typing.get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        annotation = _without_empty_default(hints[name], parameter.default)
+        if name in groups:
+            annotation = Annotated[type(groups[name]), tyro.conf.arg(name="")]
+            parameter = parameter.replace(default=groups[name])
+        parameters.append(parameter.replace(annotation=annotation))
+    deferred.__doc__ = function.__doc__
+    deferred.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    deferred.__signature__ = signature.replace(parameters=parameters, return_annotation=Any)  # type: ignore[attr-defined]
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            call: Callable[..., Any] = tyro.cli(
-                deferred, args=arguments, prog=prog, config=(tyro.conf.FlagCreatePairsOff,)
+            call, unknown = tyro.cli(
+                deferred,
+                args=arguments,
+                prog=prog,
+                return_unknown_args=True,
+                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
             )
-            return call
+            return call, unknown
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
     raise UserError(f"{_sentence(complaint.getvalue())}; see {prog} --help.")
 
 
+def refuse(unknown: list[str], options: list[str], prog: str) -> None:
+    """Complain about the first argument that nothing has a place for, with the option it resembles."""
+    if not unknown:
+        return
+    word = next((word for word in unknown if word.startswith("-")), unknown[0]).partition("=")[0]
+    kind = "option" if word.startswith("-") else "argument"
+    known = [option.replace("_", "-") for option in options]
+    raise UserError(f"there is no {kind} {word!r}{nearest(word, known, f'; see {prog} --help.')}")
+
+
+def _without_empty_default(annotation: Any, default: Any) -> Any:
+    """The annotation with a plain name for its value, and no mention of a default that is nothing or off."""
+    if not (default is None or default is False):
+        return annotation
+    kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    options = [option for option in get_args(kind) if option is not type(None)]
+    metavar = None
+    if len(options) == 1:
+        inner = get_args(options[0])[0] if get_origin(options[0]) is tuple else options[0]
+        metavar = _METAVARS.get(inner)
+    plain = Annotated[kind, tyro.conf.arg(metavar=metavar, help_behavior_hint="")]
+    metadata = getattr(annotation, "__metadata__", ())
+    return functools.reduce(lambda inner, outer: Annotated[inner, outer], metadata, plain)
+
+
 def _sentence(boxed: str) -> str:
     """The words inside the frame that tyro draws, without its pointers to the help."""
-    lines = [line.strip("╭╮╰╯│─ \n") if line[:1] != "╭" else "" for line in boxed.splitlines()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", boxed)
+    lines = [line.strip("╭╮╰╯│─ \n") if line[:1] != "╭" else "" for line in plain.splitlines()]
     text = " ".join(line for line in lines if line)
     text = re.split(r"For full helptext|Argument helptext", text)[0]
+    text = re.sub(r"Missing value for argument '(.+?)'.*", r"\1 needs a value", text)
+    text = re.sub(r"Missing from [^:]*: (\S+) (.*?) \(required\).*", r"\1 is missing: give \2", text)
     return re.sub(r"\s+", " ", text).strip(" .:") or "the arguments were not understood"
-
-
-def split_settings(arguments: list[str], sections: frozenset[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Take `--section.name VALUE` (and `--section VALUE`) out of the arguments: the rest, and the pairs."""
-    rest: list[str] = []
-    settings: list[tuple[str, str]] = []
-    queue = list(arguments)
-    while queue:
-        word = queue.pop(0)
-        found = _SETTING.fullmatch(word) or re.fullmatch(rf"--({'|'.join(sorted(sections))})(?:=(.*))?", word)
-        if found is None:
-            rest.append(word)
-            continue
-        name, value = found.group(1), found.group(2)
-        if value is None:
-            if not queue or _SETTING.fullmatch(queue[0]):
-                raise UserError(f"--{name} needs a value.")
-            value = queue.pop(0)
-        settings.append((name, value))
-    return rest, settings

@@ -20,25 +20,25 @@ BUNDLED = "sudoku"
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A puzzle that may be asked; `solution` is None if it has several."""
+class Puzzle:
+    """A board to fill in; `solution` is None if it has several."""
 
     board: np.ndarray
     solution: np.ndarray | None
 
 
-def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Asked]:
+def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Puzzle]:
     """All puzzles the arguments name, each with its only solution; `several` permits boards that have more."""
     boards = [board for argument in arguments for board in _boards(argument)]
     if not boards:
         raise UserError("give a puzzle of 81 characters, a file of puzzles, or - to read standard input.")
     if len({board.size for board in boards}) > 1:
         raise UserError("give either 9x9 or 4x4 puzzles: one model does not fill in both.")
-    asked = []
+    puzzles = []
     for number, board in enumerate(boards, 1):
         name = "The puzzle" if len(boards) == 1 else f"Puzzle {number}"
-        asked.append(Asked(board, _solution(board, name, several)))
-    return asked
+        puzzles.append(Puzzle(board, _solution(board, name, several)))
+    return puzzles
 
 
 def load_solver(model: str, weights: Weights = "auto", device: str = "auto") -> Model:

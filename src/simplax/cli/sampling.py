@@ -1,4 +1,4 @@
-"""Options that every verb which samples shares; what is not said is the model's own default."""
+"""Options that all verbs that sample share; one that is not given has the model's own default."""
 
 from __future__ import annotations
 

@@ -1,48 +1,35 @@
-"""Frozen dataclasses as JSON and back, exactly.
+"""Frozen dataclasses as JSON and back, exactly, with a sentence for every mistake.
 
 A *family* is a base class with named members: in JSON a member carries its name as `kind`. A member is a class, or a
 ready-made instance (a preset) whose fields the JSON may replace. Everything else is read by its type annotation, so a
-new option needs no code here.
+new setting needs no code here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
-T = TypeVar("T")
 Families = Mapping[type, Mapping[str, Any]]
 
 
 class Text(str):
-    """A value typed on the command line: what it means depends on the field it is for."""
-
-
-def nearest(word: str, choices: list[str]) -> str:
-    """`; did you mean ...?`, or the choices when none is near."""
-    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else f"; choose one of {', '.join(sorted(choices))}."
+    """A value typed on the command line: what it means depends on the type of its setting."""
 
 
 def encode(value: Any, families: Families) -> Any:
     """`value` as plain JSON data; dataclasses that belong to a family are tagged with their `kind`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        tags = {
-            member: tag
-            for members in families.values()
-            for tag, member in members.items()
-            if _is_class(member)
-        }
-        data = {"kind": tags[type(value)]} if type(value) in tags else {}
-        return data | {f.name: encode(getattr(value, f.name), families) for f in _fields(type(value))}
+        members = (item for family in families.values() for item in family.items())
+        kind = next(({"kind": name} for name, member in members if member is type(value)), {})
+        return kind | {name: encode(getattr(value, name), families) for name in _fields(type(value))}
     if isinstance(value, list | tuple):
         return [encode(item, families) for item in value]
     if isinstance(value, Mapping):
@@ -53,20 +40,18 @@ def encode(value: Any, families: Families) -> Any:
 
 
 def decode(annotation: Any, value: Any, families: Families, where: str = "") -> Any:
-    """The object that `annotation` says `value` stands for; `where` is its dotted name, for messages."""
-    if annotation is Any:
-        return value
+    """The object of type `annotation` that `value` describes; `where` is its dotted name, for messages."""
     origin = get_origin(annotation) or annotation
+    if origin in (Any, dict):
+        return value
     if origin in (typing.Union, types.UnionType):
         return _decode_union(get_args(annotation), value, families, where)
     if origin is Literal:
         return _decode_literal(get_args(annotation), value, where)
     if origin in (tuple, list):
         return _decode_sequence(annotation, value, families, where)
-    if origin in families or dataclasses.is_dataclass(origin):
-        return _decode_dataclass(origin, value, families, where)
-    if origin is dict:
-        return value
+    if _is_group(origin, families):
+        return _decode_group(origin, value, families, where)
     return _decode_scalar(origin, value, where)
 
 
@@ -83,23 +68,19 @@ def merge(base: Any, patch: Any) -> Any:
 
 def nest(path: str, value: Any) -> Any:
     """`a.b` and a value as `{"a": {"b": value}}`."""
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    return value
-
-
-def _is_class(member: Any) -> bool:
-    return isinstance(member, type)
+    return functools.reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
 
 
 @functools.cache
-def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
-    return tuple(f for f in dataclasses.fields(cls) if f.init)
+def _fields(cls: type) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cls) if field.init}
 
 
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _is_group(origin: Any, families: Families) -> bool:
+    return origin in families or dataclasses.is_dataclass(origin)
 
 
 def _mismatch(where: str, expected: str, value: Any) -> UserError:
@@ -112,18 +93,18 @@ def _decode_union(options: tuple[Any, ...], value: Any, families: Families, wher
     empty = value is None or (isinstance(value, Text) and value.lower() in ("none", "null"))
     if empty and type(None) in options:
         return None
-    # a typed word suits every string: try that reading last
+    # any word is a valid string: try that reading last
     ordered = sorted((o for o in options if o is not type(None)), key=lambda o: o is str)
-    structures = [o for o in ordered if (get_origin(o) or o) in families or dataclasses.is_dataclass(o)]
-    if isinstance(value, Mapping) and structures:
-        fitting = (o for o in structures if str(value.get("kind")) in families.get(get_origin(o) or o, ()))
-        return decode(next(fitting, structures[0]), value, families, where)
+    groups = [o for o in ordered if _is_group(get_origin(o) or o, families)]
+    if isinstance(value, Mapping) and groups:
+        fitting = (o for o in groups if str(value.get("kind")) in families.get(get_origin(o) or o, ()))
+        return decode(next(fitting, groups[0]), value, families, where)
     failure: UserError | None = None
     for option in ordered:
         try:
             return decode(option, value, families, where)
         except UserError as error:
-            failure = error  # the last reading is the most telling: numbers come before names
+            failure = error  # numbers come before names, whose message helps most
     raise failure or _mismatch(where, "another value", value)
 
 
@@ -135,47 +116,47 @@ def _decode_literal(choices: tuple[Any, ...], value: Any, where: str) -> Any:
 
 
 def _decode_sequence(annotation: Any, value: Any, families: Families, where: str) -> Any:
-    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    origin, inner = get_origin(annotation) or annotation, get_args(annotation) or (Any, ...)
     if isinstance(value, Text):
         value = [Text(part.strip()) for part in value.strip("[]()").split(",") if part.strip()]
     if not isinstance(value, list | tuple):
         raise _mismatch(where, "a list", value)
-    if origin is tuple and inner and inner[-1] is not Ellipsis:
-        if len(value) != len(inner):
-            raise _mismatch(where, f"a list of {len(inner)} values", value)
-        kinds = list(inner)
-    else:
-        kinds = [inner[0] if inner else Any] * len(value)
+    fixed = origin is tuple and inner[-1] is not Ellipsis
+    if fixed and len(value) != len(inner):
+        raise _mismatch(where, f"a list of {len(inner)} values", value)
+    kinds = inner if fixed else [inner[0]] * len(value)
     return origin(decode(k, v, families, f"{where}[{i}]") for i, (k, v) in enumerate(zip(kinds, value)))
 
 
-def _decode_dataclass(base: type, value: Any, families: Families, where: str) -> Any:
+def _decode_group(base: type, value: Any, families: Families, where: str) -> Any:
+    """A dataclass, or a member of a family: given as its fields, or by its name alone."""
     if isinstance(value, Text) and value.lstrip().startswith("{"):
-        value = _json(value, where)
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where} is not valid JSON: {error}.") from error
     if isinstance(value, str):
         value = {"kind": str(value)}
     if not isinstance(value, Mapping):
         raise _mismatch(where, "a group of settings", value)
-    fields = dict(value)
+    data = dict(value)
     member: Any = base
-    if base in families and ("kind" in fields or not dataclasses.is_dataclass(base)):
-        member = _member(families[base], fields.pop("kind", None), where)
-    cls: type = member if _is_class(member) else type(member)
-    if hasattr(cls, "modernised"):
-        fields = cls.modernised(fields)
-    known = {f.name: f for f in _fields(cls)}
-    prefix = f"{where}." if where else ""
-    for key in fields:
+    if base in families and ("kind" in data or not dataclasses.is_dataclass(base)):
+        member = _member(families[base], data.pop("kind", None), where or "the configuration")
+    cls: type = member if isinstance(member, type) else type(member)
+    if hasattr(cls, "modernised"):  # fields as older versions stored them
+        data = cls.modernised(data)
+    known, prefix = _fields(cls), f"{where}." if where else ""
+    for key in data:
         if key not in known:
             near = nearest(f"{prefix}{key}", [prefix + name for name in known])
             raise UserError(f"{prefix}{key} is not a setting{near}")
-    hints = _hints(cls)
-    built = {key: decode(hints[key], item, families, prefix + key) for key, item in fields.items()}
-    required = [n for n, f in known.items() if _has_no_default(f) and n not in built]
-    if _is_class(member) and required:
-        raise UserError(f"{prefix}{required[0]} is missing from the configuration.")
+    built = {key: decode(_hints(cls)[key], item, families, prefix + key) for key, item in data.items()}
+    missing = [name for name, field in known.items() if name not in built and _is_required(field)]
+    if missing and member is cls:
+        raise UserError(f"{prefix}{missing[0]} is missing from the configuration.")
     try:
-        return cls(**built) if _is_class(member) else dataclasses.replace(member, **built)
+        return cls(**built) if member is cls else dataclasses.replace(member, **built)
     except UserError:
         raise
     except ValueError as error:
@@ -183,42 +164,29 @@ def _decode_dataclass(base: type, value: Any, families: Families, where: str) ->
 
 
 def _member(members: Mapping[str, Any], kind: Any, where: str) -> Any:
-    name = f"{where or 'the configuration'}"
     if kind is None:
-        raise UserError(f"{name} does not say its kind: choose one of {', '.join(sorted(members))}.")
+        raise UserError(f"{where} has no kind: choose one of {', '.join(sorted(members))}.")
     if not isinstance(kind, str) or kind not in members:
-        raise UserError(f"{kind!r} is not a kind of {name}{nearest(str(kind), list(members))}")
+        raise UserError(f"{kind!r} is not a kind of {where}{nearest(str(kind), list(members))}")
     return members[kind]
 
 
-def _has_no_default(field: dataclasses.Field[Any]) -> bool:
+def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where} is not valid JSON: {error}.") from error
-
-
-_BOOLEANS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}  # fmt: skip  # noqa: E501
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def _decode_scalar(kind: Any, value: Any, where: str) -> Any:
     if kind not in _EXPECTED:
         raise TypeError(f"{where}: fields of type {kind} cannot be read from JSON")
-    parsed = _typed(kind, value) if isinstance(value, Text) else value
+    parsed = value
+    if isinstance(value, Text):
+        parsed = (
+            str(value) if kind is str else _BOOLEANS.get(value.lower()) if kind is bool else _number(value)
+        )
     if kind is float and type(parsed) is int:
         return float(parsed)
     if kind is int and type(parsed) is float and parsed.is_integer():
@@ -228,15 +196,10 @@ def _decode_scalar(kind: Any, value: Any, where: str) -> Any:
     return parsed
 
 
-def _typed(kind: Any, text: Text) -> Any:
-    if kind is str:
-        return str(text)
-    if kind is bool:
-        return _BOOLEANS.get(text.lower())
-    try:
-        return int(text)
-    except ValueError:
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
         try:
-            return float(text)
+            return kind(text)
         except ValueError:
-            return None
+            continue
+    return None

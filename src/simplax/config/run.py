@@ -72,12 +72,16 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class SamplingDefaults:
-    """How a model is sampled unless told otherwise; `sampler` is the method's own when `None`."""
+    """How a model is sampled when a caller does not choose otherwise."""
 
     num_steps: int = 64
+    """steps of the sampler: network calls per sequence"""
     temperature: float = 1.0
+    """the logits are divided by it"""
     top_p: float = 1.0
+    """share of the probability that is kept at each position, the most likely tokens first"""
     sampler: Sampler[Any] | None = None
+    """sampler and its settings; the method's own if none"""
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
@@ -89,10 +93,12 @@ class SamplingDefaults:
 
 @dataclass(frozen=True)
 class Unconditional:
-    """What differs from `SamplingDefaults` where nothing is given; `None` is what holds there."""
+    """What replaces the sampling settings where no position is clamped."""
 
     temperature: float | None = None
+    """the logits are divided by it; as with clamped positions if none"""
     sampler: Sampler[Any] | None = None
+    """sampler and its settings; as with clamped positions if none"""
 
     def __post_init__(self) -> None:
         if self.temperature is not None:
@@ -101,18 +107,22 @@ class Unconditional:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What is trained, on what, how, and how the result is sampled by default.
-
-    `sampling` holds with and without given positions unless `unconditional` says otherwise for the latter.
-    """
+    """What is trained, on what, how, and how the result is sampled by default."""
 
     name: str
+    """of the run, and of its directory below runs/"""
     task: Task
+    """data"""
     method: Method
+    """method"""
     architecture: Architecture
+    """network, by the name of a preset"""
     run: Run
+    """training"""
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    """how the model is sampled by default"""
     unconditional: Unconditional | None = None
+    """what differs from `sampling` where no position is clamped"""
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -128,7 +138,7 @@ def from_json(data: Mapping[str, Any]) -> RunConfig:
 
 
 def encode(value: Any) -> Any:
-    """Any part of a configuration (a sampler, say) as plain JSON data."""
+    """Any part of a configuration (a sampler, for instance) as plain JSON data."""
     return codec.encode(value, FAMILIES)
 
 
@@ -148,16 +158,21 @@ def load(path: str | Path) -> dict[str, Any]:
 def resolve(
     recipe: RunConfig, file: str | Path | None = None, flags: Iterable[tuple[str, str]] = ()
 ) -> RunConfig:
-    """A recipe changed by a file and then by flags, pairs such as `("method.concentration", "0.1")`."""
+    """A recipe changed by a file and then by flags, pairs such as `("method.concentration", "0.1")`.
+
+    The order of the flags does not matter: one that chooses a member of a family, `("method", "udlm")`, is applied
+    before those that change the member.
+    """
     data = to_json(recipe)
     if file is not None:
         data = codec.merge(data, load(file))
-    for path, text in flags:
-        data = codec.merge(data, codec.nest(path.replace("-", "_"), codec.Text(text)))
+    named = ((path.replace("-", "_").removesuffix(".kind"), text) for path, text in flags)
+    for path, text in sorted(named, key=lambda pair: pair[0].count(".")):
+        data = codec.merge(data, codec.nest(path, codec.Text(text)))
     config = from_json(data)
-    for said in (config.sampling, config.unconditional):
-        if said is not None and said.sampler is not None:
-            config.method.check_sampler(said.sampler)
+    for part in (config.sampling, config.unconditional):
+        if part is not None and part.sampler is not None:
+            config.method.check_sampler(part.sampler)
     return config
 
 

@@ -1,5 +1,5 @@
 """Trained models: find, load, sample, score and save them; the bundled ones lie in `models`."""
 
-from simplax.pretrained.model import Model, bundled, find, from_pretrained, place
+from simplax.pretrained.model import Model, bundled, find, from_pretrained, is_bundled, place
 
-__all__ = ["Model", "bundled", "find", "from_pretrained", "place"]
+__all__ = ["Model", "bundled", "find", "from_pretrained", "is_bundled", "place"]

@@ -5,9 +5,10 @@ Weights are read from safetensors only; nothing is ever unpickled.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from simplax.concentration import Concentration
-from simplax.config.codec import nearest
 from simplax.config.run import RunConfig, SamplingDefaults, to_json
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 from simplax.io.files import sha256, write_tensors
 from simplax.io.manifest import environment, write
 from simplax.methods import Method, likelihood
@@ -32,6 +32,8 @@ from simplax.train.distributed import pick_device
 
 if TYPE_CHECKING:
     from simplax.data.text import Tokenizer
+
+logger = logging.getLogger(__name__)  # unless a program says otherwise, warnings are a line on stderr
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +227,10 @@ class Model:
 
 
 def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", device: str = "auto") -> Model:
-    """The model in a run (its newest checkpoint; `RUN/best` is its best), in an exported directory, or of that name in
-    the package.
+    """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), or in an
+    exported directory.
+
+    A `Path`, or a text with a separator such as `./sudoku`, is always a directory.
 
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
     there is.
@@ -269,21 +273,35 @@ def bundled() -> dict[str, Path]:
 
 
 def find(path_or_name: str | Path) -> Path:
-    """The directory of a model: an existing path comes first, then the names in the package."""
-    path = Path(path_or_name)
+    """The directory of a model: a name of `bundled`, or a path.
+
+    A text is a name if it is one of those in the package, and a path otherwise: `./sudoku` is always a directory. A
+    `Path` is always a path.
+    """
+    models, path = bundled(), Path(path_or_name)
+    if is_bundled(path_or_name):
+        if (path / CONFIG).is_file():
+            _announce_bundled(str(path_or_name))
+        return models[str(path_or_name)]
     if path.is_dir():
         return path
     if path.exists():
         raise UserError(f"{path} is a file: give the directory of a run or of an exported model.")
-    models = bundled()
-    if str(path_or_name) in models:
-        return models[str(path_or_name)]
-    hint = (
-        nearest(str(path_or_name), list(models))
-        if models
-        else "; give the directory of a run or an exported model."
+    hint = "; give the directory of a run or an exported model."
+    raise UserError(
+        f"there is no model {str(path_or_name)!r}{nearest(str(path_or_name), list(models)) if models else hint}"
     )
-    raise UserError(f"there is no model {str(path_or_name)!r}{hint}")
+
+
+@cache
+def _announce_bundled(name: str) -> None:
+    """Say once which of two models of the same name is used."""
+    logger.warning("using the model %s that comes with simplax; write ./%s for the directory", name, name)
+
+
+def is_bundled(path_or_name: str | Path) -> bool:
+    """Whether this names a model that comes with the package, whatever directories there are."""
+    return isinstance(path_or_name, str) and path_or_name in bundled()
 
 
 def place(device: str) -> torch.device:

@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from simplax.config.codec import nearest
 from simplax.config.run import RunConfig
-from simplax.errors import UserError
-from simplax.methods import Method
+from simplax.errors import UserError, nearest
+from simplax.methods import METHODS, Method
 
 Build = Callable[[Method], RunConfig]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named run; `description` is one line that says what it is and how its loss is weighted.
+    """A named run: a task at one scale (`family`) with one method (`label`).
 
-    `follows` names the recipe whose weights it is meant to start from, if any.
+    `description` is one line that says what it is and how its loss is weighted. `follows` names the recipe whose
+    weights it is meant to start from, if any.
     """
 
-    name: str
+    family: str
+    label: str
     description: str
     build: Callable[[], RunConfig]
     follows: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}-{self.label}"
 
     def __call__(self) -> RunConfig:
         return replace(self.build(), name=self.name)
 
 
 RECIPES: dict[str, Recipe] = {}
+FAMILIES: dict[str, str] = {}
+"""What each family of recipes is, as its first recipes describe it."""
 
 
 def recipe(
     family: str, description: str, methods: Mapping[str, Method], *, follows: str | None = None
 ) -> Callable[[Build], Build]:
     """Register `family-<method>` for each of the methods; the function turns a method into a run."""
+    FAMILIES.setdefault(family, description)
 
     def register(build: Build) -> Build:
         for label, method in methods.items():
-            name = f"{family}-{label}"
             weighting = getattr(method, "weighting", None)
-            told = description if weighting is None else f"{description}; {weighting} weighting"
+            text = description if weighting is None else f"{description}; {weighting} weighting"
             if follows is not None:
-                told = f"{told}; with --init-from runs/{follows}"
-            RECIPES[name] = Recipe(name, told, partial(build, method), follows)
+                text = f"{text}; with --init-from runs/{follows}"
+            made = Recipe(family, label, text, partial(build, method), follows)
+            RECIPES[made.name] = made
         return build
 
     return register
+
+
+def every_method(chosen: Mapping[str, Method], but: Collection[str] = ()) -> dict[str, Method]:
+    """Those that were chosen, then all other registered methods with their defaults, except those named in `but`.
+
+    With it a family has a recipe for a method that is registered later, without a line here.
+    """
+    return {**chosen, **{name: kind() for name, kind in METHODS.items() if name not in (*chosen, *but)}}
 
 
 def get(name: str) -> RunConfig:

@@ -10,7 +10,7 @@ from simplax.methods import AR, UDLM, Method, Simplax
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
 from simplax.recipes.discrete import discrete
-from simplax.recipes.registry import recipe
+from simplax.recipes.registry import every_method, recipe
 from simplax.samplers.adjust import adjusted
 from simplax.tasks import SudokuTask
 from simplax.train import Optimizer, Run
@@ -34,7 +34,7 @@ def _related(method: Method, task: SudokuTask, architecture: Architecture) -> tu
 @recipe(
     "sudoku4",
     "4x4 Sudoku with 6 clues, 48 of the 288 solutions never trained; two minutes",
-    {**SUDOKU_METHODS, **discrete(STEPS_4X4), **SHORT},
+    every_method({**SUDOKU_METHODS, **discrete(STEPS_4X4), **SHORT}),
 )
 def sudoku4(method: Method) -> RunConfig:
     optimizer = Optimizer("muon", learning_rate=2e-3, warmup=100, decay="linear")
@@ -77,7 +77,7 @@ def sudoku_cpu(method: Method) -> RunConfig:
 @recipe(
     "sudoku-paper",
     "the paper's 9x9 Sudoku: 28.56 M parameters, 20,000 steps of 256",
-    {**SUDOKU_METHODS, **discrete(STEPS_9X9), **PUBLISHED},
+    every_method({**SUDOKU_METHODS, **discrete(STEPS_9X9), **PUBLISHED}),
 )
 def sudoku_paper(method: Method) -> RunConfig:
     optimizer = Optimizer("adamw", learning_rate=3e-4, warmup=2500)

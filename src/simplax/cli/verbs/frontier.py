@@ -76,8 +76,8 @@ def frontier(
 ) -> None:
     """Perplexity against entropy as temperature changes, for any models of one corpus, read at the data's entropy.
 
-    Human text and rows that fool perplexity are measured beside them. Running the same command
-    again continues it: every point is kept under the hash of all that decides it.
+    Human text and degenerate texts with low perplexity are measured beside them. Running the same command
+    again resumes it: every point is stored under the hash of all settings that decide it.
     """
     from simplax.evaluate.frontier.matches import matches
     from simplax.evaluate.frontier.protocol import choose
@@ -96,7 +96,7 @@ def frontier(
         raise UserError(f"the seed must not be negative, got {seed}.")
     if top_p is not None and not 0 < top_p <= 1:
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
-    pyplot()  # a missing matplotlib is told before the work, not after it
+    pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
         models, chosen, data, seed, read_eta(eta), top_p, weights, device
     )
@@ -158,7 +158,7 @@ def _entrants(
         entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
     if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
-        raise UserError("these models have different top-p by default: say one for all with --top-p.")
+        raise UserError("these models have different top-p by default: choose one for all with --top-p.")
     assert prepared is not None
     return entrants, prepared, described
 
@@ -185,10 +185,10 @@ def human_text(model: Any, data: Path | None) -> Prepared:
 
 
 def _sentence(chosen: Protocol, length: int, seed: int) -> str:
-    heat = chosen.temperatures
+    values = chosen.temperatures
     return (
-        f"Protocol {chosen.name}: {len(heat)} temperature{'s' * (len(heat) > 1)} from {heat[0]:g} to {heat[-1]:g}, "
-        f"{chosen.num:,} samples of {length:,} tokens per point, seeds from {seed}."
+        f"Protocol {chosen.name}: {len(values)} temperature{'s' * (len(values) > 1)} from {values[0]:g} to "
+        f"{values[-1]:g}, {chosen.num:,} samples of {length:,} tokens per point, seeds from {seed}."
     )
 
 

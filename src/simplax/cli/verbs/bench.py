@@ -31,13 +31,13 @@ def bench(
 ) -> None:
     """What a step of Simplax costs beside its network: time, memory, and what the literal forms would cost.
 
-    Takes under five minutes on two idle cores. Close other programs first: contestants take turns, so a busy machine
-    widens the spread rather than favours one, but it does widen it.
+    Takes under five minutes on two idle cores. Close other programs first. The forms that are compared take turns, so
+    that other load on the machine widens the spread of the numbers but favours none of them.
     """
     from simplax.bench.figure import draw_growth, draw_ratios
     from simplax.viz.figures import image
 
-    # a missing matplotlib or an unknown format is told before minutes of measuring, not after
+    # a missing matplotlib or an unknown format is reported before minutes of measuring, not after
     target = image(figure or Path("growth.png" if growth else "bench.png"))
     check_targets(target)
     if growth:

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import os
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import emit, facts, say
-from simplax.cli.parsing import Device, Json, read, split_settings
+from simplax.cli import settings
+from simplax.cli.output import emit, facts, first_process, say
+from simplax.cli.parsing import Device, Json, read, refuse
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
     from simplax.train.hooks import Hook
 
-# spelled out, for the configuration would bring torch along before a word of help is printed
-SECTIONS = frozenset({"name", "task", "method", "architecture", "run", "sampling", "unconditional"})
-
 
 def main(arguments: list[str]) -> None:
-    rest, settings = split_settings(arguments, SECTIONS)
-    read(train, rest, "simplax train")(settings=settings)
+    recipe = settings.recipe_among(arguments)
+    if recipe is None:
+        call, unknown = read(train, arguments, "simplax train")
+        refuse(unknown, [], "simplax train")
+        call()
+        return
+    rest = list(arguments)
+    rest.remove(recipe)
+    call, unknown = read(train, [recipe, *rest], f"simplax train {recipe}", changes=settings.flags(recipe))
+    flags = call.keywords["changes"]
+    more, mistakes = settings.deeper(unknown)
+    options = [f"--{name}" for name in signature(train).parameters]
+    refuse(mistakes, [*options, *settings.names(flags)], f"simplax train {recipe}")
+    call(changes=[*settings.given(flags), *more])
 
 
 def train(
     recipe: Annotated[
-        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="see `simplax recipes`")
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="one of `simplax recipes`")
     ],
     /,
     *,
     out: Annotated[Path | None, tyro.conf.arg(help="run directory; runs/RECIPE if not given")] = None,
     config: Annotated[Path | None, tyro.conf.arg(help="JSON file of settings laid over the recipe")] = None,
     init_from: Annotated[str | None, tyro.conf.arg(help="start from the weights of this model")] = None,
-    resume: Annotated[bool, tyro.conf.arg(help="insist on continuing a run that exists")] = False,
-    fresh: Annotated[bool, tyro.conf.arg(help="insist on a directory without a run")] = False,
+    resume: Annotated[bool, tyro.conf.arg(help="refuse a directory without a run to resume")] = False,
+    fresh: Annotated[bool, tyro.conf.arg(help="refuse a directory that has a run")] = False,
     allow_older: Annotated[
         bool, tyro.conf.arg(help="use an older checkpoint if the last is damaged")
     ] = False,
@@ -45,23 +55,26 @@ def train(
     smoke: Annotated[bool, tyro.conf.arg(help="the same run in miniature: five steps")] = False,
     device: Device = "auto",
     json: Json = False,
-    settings: tyro.conf.Suppress[list[tuple[str, str]]] = [],  # noqa: B006  filled by `main`, never changed
+    changes: tyro.conf.Suppress[
+        Any
+    ] = (),  # pairs of a setting's name and its new value; `main` makes the flags
 ) -> None:
-    """Train a recipe. Running the same command again continues it.
+    """Train a recipe. Running the same command again resumes it.
 
-    Any setting of the recipe is a flag, for instance --run.steps 100 or --method.concentration 0.1;
-    `simplax recipes RECIPE` lists them. Flags win over --config, which wins over the recipe.
-    On several processes: torchrun --nproc-per-node N -m simplax train RECIPE.
+    Every setting of the recipe is a flag, for instance --run.steps 100 or --method.concentration 0.1:
+    `simplax train RECIPE --help` lists them. Flags win over --config, which wins over the recipe.
+
+    On several processes: torchrun --nproc-per-node N -m simplax -- train RECIPE.
     """
     from simplax import pretrained, recipes
     from simplax.config.run import resolve
     from simplax.recipes.launch import launch, repeats
 
     chosen = recipes.get(recipe)
-    chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, settings)
+    chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, changes)
     if out is None and (chosen.name in ("", "..") or Path(chosen.name).name != chosen.name):
         raise UserError(
-            f"{chosen.name!r} cannot name a directory below runs: choose another --name, or say --out."
+            f"{chosen.name!r} cannot name a directory below runs: choose another --name, or give --out."
         )
     directory = out if out is not None else Path("runs") / chosen.name
     if resume and fresh:
@@ -72,7 +85,9 @@ def train(
     say(f"training {chosen.name} in {directory}")
     first = recipes.RECIPES[recipe].follows
     if first is not None and init_from is None and not (directory / "latest").exists():
-        say(f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from nothing")
+        say(
+            f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from random weights"
+        )
     source = None if init_from is None else pretrained.find(init_from)
     if source is not None and not (directory / "latest").exists() and (what := repeats(chosen, source)):
         say(
@@ -94,10 +109,10 @@ def train(
 
 
 def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:
-    """Made in the first process only, and before anything is trained: a package that is missing is told at once."""
+    """Made in the first process only, and before anything is trained: a missing package is reported at once."""
     from simplax.train.hooks import TensorBoard, WandB
 
-    if os.environ.get("RANK", "0") != "0":
+    if not first_process():
         return []
     curves: list[Hook] = [TensorBoard(directory / "tensorboard")] if tensorboard else []
     return curves if project is None else [*curves, WandB(project, name, directory / "wandb-id")]

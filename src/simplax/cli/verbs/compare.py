@@ -72,10 +72,10 @@ def _shown(groups: dict[str, list[Result]]) -> Any:
         for result in found:
             differs = result.differences(found[0])
             if differs:
-                told = "; ".join(
+                listed = "; ".join(
                     f"{n} {_short(here)}, not {_short(first)}" for n, (first, here) in differs.items()
                 )
-                words.append(Text(f"* {result.file}: {told}"))
+                words.append(Text(f"* {result.file}: {listed}"))
             for line in result.lines:
                 cells = [_cell(name, line.values.get(name)) for name in names]
                 lines.append(["*" if differs else "", result.file, line.label, *cells])
@@ -92,12 +92,14 @@ def _cell(name: str, value: Any) -> str:
         return ""
     scale = 100 if name.startswith(_SHARES) else 1
     if isinstance(value, list):
-        middle, *ends = [None if v is None else v * scale for v in value]
-        return number(middle) + ("" if None in ends else f" ({number(ends[0])} to {number(ends[1])})")
+        middle, *interval = [None if v is None else v * scale for v in value]
+        return number(middle) + (
+            "" if None in interval else f" ({number(interval[0])} to {number(interval[1])})"
+        )
     return value if isinstance(value, str) else number(float(value) * scale)
 
 
 def _short(value: Any) -> str:
-    """A setting in a sentence; digests are cut, absent ones said so."""
+    """A setting in a sentence; long values such as digests are shortened."""
     text = "absent" if value is None else str(value)
     return text if len(text) <= 40 else f"{text[:12]}..."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def evaluate(
 ) -> None:
     """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
 
-    Models of text also tell it per character of what the scored tokens spell; special symbols spell nothing.
+    For models of text it is also given per character of the scored text, special symbols not counted.
     """
     import time
 
@@ -74,7 +73,7 @@ def evaluate(
     }
     seconds = time.perf_counter() - start
     record = manifest(loaded, seeds=[seed], evaluation="likelihood", seconds=seconds, result=result)
-    written = keep(record, "likelihood", Path(model), out)
+    written = keep(record, "likelihood", model, out)
     data = {**result, "manifest": record, "written": written}
     emit(
         json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def evaluate(
     used = {
         count: loaded.sampler(concentration, time_power=time_power, conditional=count > 0) for count in counts
     }
-    heat = {count: _temperature(loaded, count, temperature) for count in counts}
-    # all sets first: one that cannot be had is told before hours of sampling
+    temperatures = {count: _temperature(loaded, count, temperature) for count in counts}
+    # all sets first: one that cannot be made is reported before hours of sampling
     sets = [
         sudoku.puzzle_set(c, num, size=task.size, split=split, file=puzzles, exact=exact_clues)
         for c in counts
@@ -106,7 +106,7 @@ def evaluate(
             num_steps=score.num_steps,
             nfe=score.nfe,
             seeds=[seed],
-            temperature=heat[count],
+            temperature=temperatures[count],
             evaluation="sudoku",
             layout=task.layout,
             split=split,
@@ -117,17 +117,17 @@ def evaluate(
             result=[],
         )
         record["result"].append(
-            {**score.to_json(), "sampler": encode(used[count]), "temperature": heat[count]}
+            {**score.to_json(), "sampler": encode(used[count]), "temperature": temperatures[count]}
         )
         record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
-        written = keep(record, "sudoku", Path(model), out)
+        written = keep(record, "sudoku", model, out)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
 
-def _temperature(model: Model, count: int, asked: float | None) -> float:
-    return model.defaults(conditional=count > 0).temperature if asked is None else asked
+def _temperature(model: Model, count: int, given: float | None) -> float:
+    return model.defaults(conditional=count > 0).temperature if given is None else given
 
 
 def _all_counts(task: Any, puzzles: Path | None) -> tuple[int, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.record import Out, keep
-from simplax.cli.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.verbs.evaluations.record import Out, keep
+from simplax.cli.verbs.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.io.progress import progress
 
 
@@ -33,7 +32,7 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Perplexity, entropy and the columns that catch cheating, of sequences drawn at one setting.
+    """Perplexity, entropy and the columns that reveal degenerate text, of sequences drawn at one setting.
 
     Human text and rows that have learned nothing are measured beside them. One setting says little: a lower temperature
     lowers perplexity and entropy together, so compare models with `simplax frontier`.
@@ -101,7 +100,7 @@ def evaluate(
         measured_with=yardstick.identity,
         result=result,
     )
-    written = keep(record, "generative", Path(model), out)
+    written = keep(record, "generative", model, out)
     shown = [*rows, {"kind": "own", "row": loaded.config.name, **own}]
     emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(shown, judge.name, written))
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.evaluations.sudoku import Puzzles, Split
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
+from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
 
@@ -67,7 +67,7 @@ def sweep(
     if not (clues and eta and steps):
         raise UserError("a sweep needs at least one clue count, one eta and one number of steps.")
     concentrations = [parse(text) for text in eta]
-    pyplot()  # a missing matplotlib is told before the work, not after it
+    pyplot()  # a missing matplotlib is reported before the work, not after it
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
@@ -105,8 +105,12 @@ def sweep(
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
             sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
-            heat = loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
-            points.append({**_point(score, spell(value)), "sampler": encode(sampler), "temperature": heat})
+            used_temperature = (
+                loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
+            )
+            points.append(
+                {**_point(score, spell(value)), "sampler": encode(sampler), "temperature": used_temperature}
+            )
             record["complete"] = len(points) == len(grid)
             # after every point: who stops a long sweep keeps what was measured
             written = str(write(files[0], record))

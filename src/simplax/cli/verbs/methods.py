@@ -13,7 +13,10 @@ def main(arguments: list[str]) -> None:
 
 
 def methods(*, json: Json = False) -> None:
-    """The methods: what each one noises, whether it has a likelihood, how it samples, where it comes from."""
+    """The methods: what each one adds noise to, whether it has a likelihood, how it is sampled, where it is published.
+
+    The JSON has the titles of the publications too.
+    """
     from simplax.methods import METHODS
 
     rows = {
@@ -26,6 +29,9 @@ def methods(*, json: Json = False) -> None:
         rows,
         lambda: table(
             ["method", *columns],
-            [[name, *(row[c] for c in columns)] for name, row in rows.items()],
+            [
+                [name, *(row[c] for c in columns[:-1]), row["citation"].split(",")[0]]
+                for name, row in rows.items()
+            ],
         ),
     )

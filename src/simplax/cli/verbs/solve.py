@@ -9,7 +9,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.puzzles import BUNDLED, Asked, load_solver, read_puzzles
+from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
@@ -60,8 +60,8 @@ def solve(
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise UserError(f"--attempts must lie between 1 and {MOST_ATTEMPTS}, got {attempts}.")
     concentration = read_eta(eta)
-    # what is wrong with a puzzle is told before a model is loaded
-    asked = read_puzzles(puzzles, several=any)
+    # mistakes in a puzzle are reported before a model is loaded
+    parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
     loaded = load_solver(model, weights, device)
 
@@ -69,8 +69,8 @@ def solve(
 
     from simplax.evaluate.answers import answer, noise_seeds
 
-    boards = np.stack([each.board for each in asked])
-    seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(asked)), attempt)]
+    boards = np.stack([each.board for each in parsed])
+    seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(parsed)), attempt)]
     with progress("solving", len(seeds)) as done:
         answers = answer(
             loaded,
@@ -84,11 +84,11 @@ def solve(
             trajectory=html is not None,
             progress=done,
         )
-    solved = answers.solved.reshape(attempts, len(asked))
+    solved = answers.solved.reshape(attempts, len(parsed))
     # argmax finds the first valid attempt, or the first of all if none is valid
-    shown = solved.argmax(0) * len(asked) + np.arange(len(asked))
+    shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
     if html is not None:
-        _write_page(html, asked, answers, shown)
+        _write_page(html, parsed, answers, shown)
         say(f"the denoising is in {html}")
     rows = [
         {
@@ -98,9 +98,9 @@ def solve(
             "attempts": attempts,
             "nfe": round(answers.nfe * attempts, 6),
         }
-        for number, (each, row) in enumerate(zip(asked, shown))
+        for number, (each, row) in enumerate(zip(parsed, shown))
     ]
-    emit(json, rows, lambda: _shown(asked, answers, shown, solved))
+    emit(json, rows, lambda: _shown(parsed, answers, shown, solved))
     return 0 if bool(solved.any(0).all()) else 1
 
 
@@ -108,14 +108,14 @@ def _digits(board: np.ndarray) -> str:
     return "".join(map(str, board.tolist()))
 
 
-def _shown(asked: list[Asked], answers: Answers, shown: np.ndarray, solved: np.ndarray) -> Any:
+def _shown(parsed: list[Puzzle], answers: Answers, shown: np.ndarray, solved: np.ndarray) -> Any:
     from rich.console import Group
     from rich.text import Text
 
     from simplax.viz.terminal import board_text, legend
 
     parts: list[Any] = [legend()]
-    for number, (each, row) in enumerate(zip(asked, shown)):
+    for number, (each, row) in enumerate(zip(parsed, shown)):
         parts += ["", board_text(each.board, answers.boards[row], each.solution)]
         words = "solved" if solved[:, number].any() else "not solved"
         if not answers.well_formed[row]:
@@ -125,7 +125,7 @@ def _shown(asked: list[Asked], answers: Answers, shown: np.ndarray, solved: np.n
     return Group(*parts)
 
 
-def _write_page(path: Path, asked: list[Asked], answers: Answers, shown: np.ndarray) -> None:
+def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
     from simplax.viz.denoising import Episode, denoising_page
 
     assert answers.frames is not None
@@ -136,7 +136,7 @@ def _write_page(path: Path, asked: list[Asked], answers: Answers, shown: np.ndar
             each.solution,
             f"Puzzle {number}: {'solved' if answers.solved[row] else 'not solved'}",
         )
-        for number, (each, row) in enumerate(zip(asked, shown), 1)
+        for number, (each, row) in enumerate(zip(parsed, shown), 1)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(denoising_page(episodes), encoding="utf-8")

@@ -24,7 +24,7 @@ def infill(
     texts: Annotated[
         tuple[str, ...],
         tyro.conf.Positional,
-        tyro.conf.arg(metavar="TEXT", help="text with <gap:8> wherever eight tokens are wanted"),
+        tyro.conf.arg(metavar="TEXT", help="text with <gap:8> wherever eight tokens are to be filled in"),
     ] = (),
     /,
     *,
@@ -43,32 +43,33 @@ def infill(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Fill in the gaps of texts; every other token stays as it is. What is not said is the model's own default."""
-    from simplax.cli.sample import print_rows, record
+    """Fill in the gaps of texts; every other token stays as it is. Options that are not given have the model's own
+    default."""
+    from simplax.cli.verbs.sample import print_rows, record
     from simplax.config.run import encode
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.prompts import infilling
 
-    asked = [*texts, *(_lines(file) if file is not None else ())]
-    if not asked:
+    prompts = [*texts, *(_lines(file) if file is not None else ())]
+    if not prompts:
         raise UserError('give a text with gaps, as in "four <gap:4> and seven", or --file with one per line.')
     if num < 1:
         raise UserError(f"--num must be at least 1, got {num}.")
     concentration = read_eta(eta)
     check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
-    held = infilling(loaded, [text for text in asked for _ in range(num)])
-    conditional = bool(held.given.any())  # a text may be all gap
+    clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
+    conditional = bool(clamped.given.any())  # a text may be all gap
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
-    with progress("sampling", len(held.tokens)) as done:
+    with progress("sampling", len(clamped.tokens)) as done:
         drawn = loaded.sample(
-            len(held.tokens),
+            len(clamped.tokens),
             num_steps=steps,
             seeds=seed,
             temperature=temperature,
             top_p=top_p,
-            tokens=held.tokens,
-            given=held.given,
+            tokens=clamped.tokens,
+            given=clamped.given,
             eta=concentration,
             time_power=time_power,
             batch_size=batch_size,
@@ -81,16 +82,16 @@ def infill(
         rows.append(
             {
                 "seed": int(drawn.seeds[number]),
-                "asked": asked[number // num],
-                "text": loaded.tokenizer.decode(ids[held.start : held.ends[number]]),
-                "gaps": [loaded.tokenizer.decode(ids[begin:end]) for begin, end in held.gaps[number]],
+                "asked": prompts[number // num],
+                "text": loaded.tokenizer.decode(ids[clamped.start : clamped.ends[number]]),
+                "gaps": [loaded.tokenizer.decode(ids[begin:end]) for begin, end in clamped.gaps[number]],
                 "tokens": ids,
             }
         )
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, held.given, held.ends)
+        write_page(html, loaded, drawn, clamped.given, clamped.ends)
         say(f"the denoising is in {html}")
     if format == "jsonl" and not json:
         print_rows(rows)
@@ -98,7 +99,7 @@ def infill(
     facts = record(
         loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
     )
-    if conditional and not held.given.any(-1).all() and loaded.config.unconditional is not None:
+    if conditional and not clamped.given.any(-1).all() and loaded.config.unconditional is not None:
         facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))
 

@@ -36,7 +36,7 @@ def sample(
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
     prompt: Annotated[str | None, tyro.conf.arg(help="text that every sequence begins with")] = None,
-    given: Annotated[bool, tyro.conf.arg(help="hold the given positions of validation sequences")] = False,
+    given: Annotated[bool, tyro.conf.arg(help="clamp the given positions of validation sequences")] = False,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
@@ -44,7 +44,7 @@ def sample(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Draw sequences from a model. What is not said is the model's own default."""
+    """Draw sequences from a model. Options that are not given have the model's own default."""
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.prompts import prompts
 
@@ -53,9 +53,9 @@ def sample(
     concentration = read_eta(eta)
     check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
-    asked = prompts(loaded, [prompt] * num) if prompt is not None else None
-    held: Any = loaded.config.task.held_out_batch(num) if given else asked
-    free = held is None or not bool(held.given.any())
+    prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
+    clamped: Any = loaded.config.task.held_out_batch(num) if given else prompted
+    free = clamped is None or not bool(clamped.given.any())
     if given and free:
         raise UserError("the validation sequences of this model have no given positions: leave out --given.")
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=not free)
@@ -66,8 +66,8 @@ def sample(
             seeds=seed,
             temperature=temperature,
             top_p=top_p,
-            tokens=None if held is None else held.tokens,
-            given=None if held is None else held.given,
+            tokens=None if clamped is None else clamped.tokens,
+            given=None if clamped is None else clamped.given,
             eta=concentration,
             time_power=time_power,
             batch_size=batch_size,
@@ -77,7 +77,7 @@ def sample(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, None if held is None else held.given)
+        write_page(html, loaded, drawn, None if clamped is None else clamped.given)
         say(f"the denoising is in {html}")
     texts = loaded.decode(drawn.tokens.cpu())
     columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
@@ -85,8 +85,8 @@ def sample(
     if format == "jsonl" and not json:
         print_rows(rows)
         return
-    held_from = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
-    facts = record(loaded, drawn, sampler, temperature, top_p, given=held_from, conditional=not free)
+    source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
+    facts = record(loaded, drawn, sampler, temperature, top_p, given=source, conditional=not free)
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 

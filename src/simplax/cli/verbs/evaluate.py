@@ -6,17 +6,19 @@ from typing import Any
 
 from simplax.cli import entry, help_text
 from simplax.cli.parsing import run
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 # name: (module with a function `evaluate(model, ...)`, what it measures); adding one is adding a line
 EVALUATIONS: dict[str, tuple[str, str]] = {
-    "likelihood": ("simplax.cli.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
+    "likelihood": ("simplax.cli.verbs.evaluations.likelihood", "negative log-likelihood: exact, or a bound"),
     "generative": (
-        "simplax.cli.evaluations.generative",
+        "simplax.cli.verbs.evaluations.generative",
         "perplexity, entropy and repetition of generated text",
     ),
-    "sudoku": ("simplax.cli.evaluations.sudoku", "boards solved, cells right, boards valid, by clue count"),
+    "sudoku": (
+        "simplax.cli.verbs.evaluations.sudoku",
+        "boards solved, cells right, boards valid, by clue count",
+    ),
 }
 
 
@@ -26,7 +28,7 @@ def main(arguments: list[str]) -> Any:
         return 0 if arguments else 2
     model, *rest = arguments
     if not rest or rest[0].startswith("-"):
-        raise UserError(f"say what to measure: simplax evaluate MODEL {'|'.join(EVALUATIONS)}.")
+        raise UserError(f"name what to measure: simplax evaluate MODEL {'|'.join(EVALUATIONS)}.")
     name, *options = rest
     if name not in EVALUATIONS:
         raise UserError(f"there is no evaluation {name!r}{nearest(name, list(EVALUATIONS))}")

@@ -1,4 +1,4 @@
-"""`simplax data NAME`: make data, cache it and tell about it."""
+"""`simplax data NAME`: prepare data, cache it and describe it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import tyro
 from simplax.cli import entry, help_text
 from simplax.cli.output import emit, table
 from simplax.cli.parsing import Json, run
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 # name: (module with a function of that name, what it makes); adding one is adding a line
 DATA: dict[str, tuple[str, str]] = {
-    "text": ("simplax.cli.text", "sequences from text, FASTA, CSV columns or integers, tokenised and packed"),
-    "sudoku": ("simplax.cli.data", "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on"),
+    "text": (
+        "simplax.cli.verbs.data_text",
+        "sequences from text, FASTA, CSV columns or integers, tokenised and packed",
+    ),
+    "sudoku": (
+        "simplax.cli.verbs.data",
+        "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on",
+    ),
 }
 
 
 def main(arguments: list[str]) -> Any:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(help_text("simplax data", "Make data, keep it, and tell about it.", DATA))
+        print(help_text("simplax data", "Prepare data, keep it, and describe it.", DATA))
         return 0 if arguments else 2
     name, *rest = arguments
     if name not in DATA:
@@ -43,14 +48,14 @@ def sudoku(
     rows = []
     for count in clues:
         made = pool(count)
-        held = made.valid.clue_counts
-        values, numbers = np.unique(held, return_counts=True)
+        counts = made.valid.clue_counts
+        values, numbers = np.unique(counts, return_counts=True)
         rows.append(
             {
                 "clues": count,
                 "train": len(made.train),
                 "evaluate": len(made.valid),
-                "mean_clues": float(held.mean()),
+                "mean_clues": float(counts.mean()),
                 "clue_counts": {int(v): int(n) for v, n in zip(values, numbers)},
                 "sha256": made.puzzles.sha256(),
             }

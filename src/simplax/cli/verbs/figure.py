@@ -49,23 +49,23 @@ def figure(
         raise UserError("name at least one model.")
     if names is not None and len(names) != len(models):
         raise UserError(f"give one name per model: {len(models)} models but {len(names)} names.")
-    # a missing matplotlib or an unknown format is told before the work, not after it
+    # a missing matplotlib or an unknown format is reported before the work, not after it
     files = [image(path) for path in both_formats(out)]
     check_targets(*files)
-    asked, *more = read_puzzles([puzzle if puzzle is not None else _made()])
+    parsed, *more = read_puzzles([puzzle if puzzle is not None else _made()])
     if more:
         raise UserError(f"a figure shows one puzzle and {puzzle} has {1 + len(more)}: give one of them.")
     answers = {}
     for number, model in enumerate(models):
         loaded = load_solver(model, weights, device)
         title = names[number] if names is not None else loaded.config.name
-        drawn = answer(loaded, asked.board[None], noise_seeds(seed, [0]), num_steps=steps)
+        drawn = answer(loaded, parsed.board[None], noise_seeds(seed, [0]), num_steps=steps)
         # two models may have the same name; titles must differ
         answers[title if title not in answers else f"{title} {number + 1}"] = drawn.boards[0]
-    assert asked.solution is not None
-    written = draw_boards(asked.board, asked.solution, answers, files)
-    wrong = {title: int((board != asked.solution).sum()) for title, board in answers.items()}
-    data = {"puzzle": "".join(map(str, asked.board.tolist())), "wrong_cells": wrong, "files": written}
+    assert parsed.solution is not None
+    written = draw_boards(parsed.board, parsed.solution, answers, files)
+    wrong = {title: int((board != parsed.solution).sum()) for title, board in answers.items()}
+    data = {"puzzle": "".join(map(str, parsed.board.tolist())), "wrong_cells": wrong, "files": written}
     emit(json, data, lambda: "\n".join(written))
 
 

@@ -61,7 +61,7 @@ def text(
     ] = ("strict"),
     json: Json = False,
 ) -> None:
-    """Tokenise documents and store them as sequences to train on. Running the same command again continues it."""
+    """Tokenise documents and store them as sequences to train on. Running the same command again resumes it."""
     from simplax.data.text import Options, Prepared, prepare
     from simplax.data.text.prepared import MANIFEST
 
@@ -70,7 +70,7 @@ def text(
         found.verify()
         say(f"{source} is whole: every file has its digest")
     elif out is None:
-        raise UserError("say where the prepared data goes with --out DIRECTORY.")
+        raise UserError("choose where the prepared data goes with --out DIRECTORY.")
     else:
         options = Options(
             source,

@@ -54,15 +54,15 @@ def export(
     concentration = read_eta(eta)
     loaded = from_pretrained(model, weights=weights, device="cpu")
     config, defaults = loaded.config, loaded.defaults(conditional=not unconditional)
-    heat = defaults.temperature if temperature is None else temperature
+    chosen_temperature = defaults.temperature if temperature is None else temperature
     sampler = defaults.sampler
     if concentration is not None or time_power is not None:
         sampler = loaded.sampler(concentration, time_power=time_power, conditional=not unconditional)
     if unconditional:
-        config = replace(config, unconditional=Unconditional(heat, sampler))
+        config = replace(config, unconditional=Unconditional(chosen_temperature, sampler))
     else:
         number = defaults.num_steps if steps is None else steps
-        sampling = replace(defaults, num_steps=number, temperature=heat, sampler=sampler)
+        sampling = replace(defaults, num_steps=number, temperature=chosen_temperature, sampler=sampler)
         config = replace(config, sampling=sampling)
     changed = replace(loaded, config=config)
     changed.save_pretrained(directory, getattr(torch, dtype))

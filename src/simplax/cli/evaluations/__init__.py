@@ -1,1 +1,0 @@
-"""One module per measurement of `simplax evaluate`; the list is in `simplax.cli.evaluate`."""

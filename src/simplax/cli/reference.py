@@ -1,0 +1,134 @@
+"""What every setting of every recipe is: its value, the form it is typed in, and its meaning.
+
+`python -m simplax.cli.reference` writes `settings.json`, which the help of `simplax train RECIPE` is made of; run it
+(or `make reference`) after a change of recipes or of their dataclasses. The meaning of a setting is the string below
+its field, or else an entry of `simplax.cli.meanings`, or else the first clause of the class's docstring that names it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin
+
+from simplax.cli.meanings import MEANINGS
+from simplax.cli.settings import GROUP, TABLE
+from simplax.config.run import FAMILIES, encode
+from simplax.io.files import write_text
+from simplax.recipes import RECIPES, get
+
+_METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "TEXT", bool: "{true,false}"}
+
+
+def describe(recipes: Iterable[str]) -> dict[str, Any]:
+    """The table of these recipes: their sections, each section once, and an explanation of every class in them."""
+    groups: dict[str, Any] = {}
+    parts: list[Any] = []
+    table: dict[str, Any] = {}
+    for name in recipes:
+        tree = _tree(get(name), groups)
+        table[name] = {}
+        for section, value in tree.items():
+            if isinstance(value, dict):
+                if value not in parts:
+                    parts.append(value)
+                value = parts.index(value)
+            table[name][section] = value
+    return {"groups": groups, "parts": parts, "recipes": table}
+
+
+def text(table: dict[str, Any]) -> str:
+    """The table as JSON with one entry per line."""
+    lines = []
+    for section, content in table.items():
+        items = content.items() if isinstance(content, dict) else ((None, item) for item in content)
+        named = [("" if key is None else f"{json.dumps(key)}: ") + json.dumps(item) for key, item in items]
+        opened, closed = "{}" if isinstance(content, dict) else "[]"
+        lines.append(f'"{section}": {opened}\n' + ",\n".join(named) + f"\n{closed}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _tree(value: Any, groups: dict[str, Any]) -> Any:
+    """A configuration as JSON, every dataclass in it marked with the name of its group."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return encode(value)
+    cls = type(value)
+    name = f"{cls.__module__.removeprefix('simplax.')}.{cls.__qualname__}"
+    if name not in groups:
+        groups[name] = _group(cls)
+    tree = {GROUP: name}
+    if "kind" in (data := encode(value)):
+        tree["kind"] = data["kind"]
+    return {**tree, **{field: _tree(getattr(value, field), groups) for field in groups[name]["fields"]}}
+
+
+def _group(cls: type) -> dict[str, Any]:
+    """What a class is, and of each of its fields: how it is typed, what it means, and the names it may have."""
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+    return {
+        "about": _plain((inspect.getdoc(cls) or "").split("\n\n")[0]),
+        "fields": {name: [_metavar(hint), meaning(cls, name), _names(hint)] for name, hint in fields.items()},
+    }
+
+
+def meaning(cls: type, field: str) -> str:
+    """What a field means, or nothing if that is written nowhere."""
+    documented = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
+    for base in documented:
+        if field in (below := _strings_below_fields(base)):
+            return below[field]
+    package = cls.__module__.split(".")[1]
+    for key in (*(f"{base.__name__}.{field}" for base in documented), f"{package}.{field}", field):
+        if key in MEANINGS:
+            return MEANINGS[key]
+    prose = " ".join(" ".join((base.__doc__ or "").split()) for base in documented)
+    clauses = (clause for clause in re.split(r"(?<=[.;])\s+", prose) if f"`{field}`" in clause)
+    return re.sub(rf"^{field} (is )?", "", _plain(next(clauses, "")))
+
+
+def _strings_below_fields(cls: type) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for pair in zip(definition.body, definition.body[1:]):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = _plain(text)
+    return found
+
+
+def _plain(sentence: str) -> str:
+    return " ".join(sentence.replace("`", "").split()).rstrip(".;")
+
+
+def _metavar(annotation: Any) -> str:
+    """How a value of this type is typed."""
+    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return "|".join(dict.fromkeys(_metavar(option) for option in inner if option is not type(None)))
+    if origin is Literal:
+        return "{" + ",".join(map(str, inner)) + "}"
+    if origin is tuple:
+        return ",".join("..." if one is Ellipsis else _metavar(one) for one in inner)
+    if origin in FAMILIES:
+        return "NAME"
+    return _METAVARS.get(origin, "JSON")
+
+
+def _names(annotation: Any) -> list[str]:
+    """The names under which values of this type are known, if they have names and there is a choice."""
+    options = [get_origin(option) or option for option in (annotation, *get_args(annotation))]
+    names = [name for option in options if option in FAMILIES for name in FAMILIES[option]]
+    return names if len(names) > 1 else []
+
+
+if __name__ == "__main__":
+    write_text(TABLE, text(describe(RECIPES)))
