@@ -16,6 +16,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "simplax.cli.evaluations.generative",
         "perplexity, entropy and repetition of generated text",
     ),
+    "molecules": (
+        "simplax.cli.evaluations.molecules",
+        "molecules of a model, or of a file with one string per line, as MOSES measures them",
+    ),
     "sudoku": ("simplax.cli.evaluations.sudoku", "boards solved, cells right, boards valid, by clue count"),
 }
 
