@@ -14,7 +14,10 @@ from simplax.errors import UserError
 
 # name: (module with a function of that name, what it makes); adding one is adding a line
 DATA: dict[str, tuple[str, str]] = {
-    "molecules": ("simplax.cli.molecules", "QM9 or MOSES as tokens, from the installed package or a CSV file"),
+    "molecules": (
+        "simplax.cli.molecules",
+        "QM9 or MOSES as tokens, from the installed package or a CSV file",
+    ),
     "text": ("simplax.cli.text", "sequences from text, FASTA, CSV columns or integers, tokenised and packed"),
     "sudoku": ("simplax.cli.data", "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on"),
 }

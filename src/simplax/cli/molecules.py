@@ -16,7 +16,8 @@ def molecules(
     /,
     *,
     tokens: Annotated[
-        Literal["atoms", "characters"], tyro.conf.arg(help="what a token is: Cl and [nH] whole, or characters")
+        Literal["atoms", "characters"],
+        tyro.conf.arg(help="what a token is: Cl and [nH] whole, or characters"),
     ] = "atoms",
     csv: Annotated[
         Path | None,

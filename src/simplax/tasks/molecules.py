@@ -13,10 +13,11 @@ from simplax.typing import Source
 
 # everyday molecules, spelled with tokens that both data sets have
 _EXAMPLES = (
-    "C CC CCO CCN CCC CC=O CC#N C=CC=O CC(=O)O CC(N)=O CCOCC CC(C)O CC(C)=O C1CC1 C1CCC1 C1CCCC1 C1CCCCC1 C1CO1 C1CCOC1 "
-    "C1CCNC1 c1ccccc1 Cc1ccccc1 Oc1ccccc1 Nc1ccccc1 c1ccncc1 c1ccoc1 c1cncnc1 N#Cc1ccccc1 O=C1CCCC1 CN1CCCC1=O "
-    "CC(=O)OCC OCC(O)CO"
-).split()
+    "C", "CC", "CCO", "CCN", "CCC", "CC=O", "CC#N", "C=CC=O", "CC(=O)O", "CC(N)=O", "CCOCC", "CC(C)O",
+    "CC(C)=O", "C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "C1CO1", "C1CCOC1", "C1CCNC1", "c1ccccc1",
+    "Cc1ccccc1", "Oc1ccccc1", "Nc1ccccc1", "c1ccncc1", "c1ccoc1", "c1cncnc1", "N#Cc1ccccc1", "O=C1CCCC1",
+    "CN1CCCC1=O", "CC(=O)OCC", "OCC(O)CO",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

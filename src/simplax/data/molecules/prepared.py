@@ -111,7 +111,7 @@ def prepare(
 
 def _facts(rows: np.ndarray, pad: int) -> dict[str, Any]:
     lengths = (rows != pad).sum(1)
-    values, numbers = np.unique(lengths, return_counts=True)
+    numbers = np.unique(lengths, return_counts=True)[1]
     share = numbers / numbers.sum()
     return {
         "molecules": len(rows),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,8 +12,8 @@ import numpy as np
 from simplax.errors import UserError
 
 TOKENS = ("atoms", "characters")
-# No SMILES contains it, so that a string with padding inside stays one that nobody can read as a molecule. A space would
-# not do: readers take what follows a space for the molecule's name.
+# No SMILES contains it, so a string with padding inside stays one that nobody can read as a molecule. A space would not
+# do: readers take what follows a space for the molecule's name.
 PAD = "_"
 
 _ATOMS = re.compile(
@@ -29,7 +29,7 @@ def split_atoms(text: str) -> list[str]:
     return pieces
 
 
-_SPLIT = {"atoms": split_atoms, "characters": list}
+_SPLIT: dict[str, Callable[[str], list[str]]] = {"atoms": split_atoms, "characters": list}
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ class SmilesTokens:
 
 
 # Facts of the data sets, written down so that a trained model needs none of their files. Most frequent first.
-_MOSES_SHARED = "c C ( ) 1 O 2 N n = 3 F - S s o".split()
+_MOSES_SHARED = tuple("cC()1O2Nn=3F-Sso")
 _QM9_ATOMS = (
     "C 1 O 2 ( ) N = c # 3 n o [nH] 4 F [O-] [NH2+] 5 [N+] - [NH+] [NH3+] [n-] [C-] [c-] [nH+] [cH-] [CH-] [N-]"
 )
 _VOCABULARIES: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("qm9", "atoms"): (tuple(_QM9_ATOMS.split()), 22),
-    ("qm9", "characters"): (tuple("C 1 O 2 ( ) N = c n # 3 [ ] o H 4 F - + 5".split()), 34),
+    ("qm9", "characters"): (tuple("C1O2()N=cn#3[]oH4F-+5"), 34),
     ("moses", "atoms"): ((*_MOSES_SHARED, "Cl", "[nH]", "#", "4", "Br", "5", "[H]", "6"), 54),
-    ("moses", "characters"): ((*_MOSES_SHARED, *"l [ H ] # 4 B r 5 6".split()), 57),
+    ("moses", "characters"): ((*_MOSES_SHARED, *"l[H]#4Br56"), 57),
 }
 DATASETS = ("qm9", "moses")
 

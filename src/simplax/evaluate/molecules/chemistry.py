@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,19 +46,18 @@ def describe(canonical: str) -> Molecule:
     mol = parse(canonical)
     if mol is None:
         raise ValueError(f"{canonical!r} is not a molecule")
-    from rdkit.Chem import QED, AllChem, Crippen, Descriptors
-
     chem = rdkit()
+    all_chem, crippen = _module("AllChem"), _module("Crippen")
     return Molecule(
         canonical,
         np.packbits(_morgan().GetFingerprintAsNumPy(mol)).tobytes(),
-        tuple(chem.MolToSmiles(AllChem.FragmentOnBRICSBonds(mol)).split(".")),
+        tuple(chem.MolToSmiles(all_chem.FragmentOnBRICSBonds(mol)).split(".")),
         _scaffold(mol),
         (
-            float(Crippen.MolLogP(mol)),
+            float(crippen.MolLogP(mol)),
             float(_sascorer().calculateScore(mol)),
-            float(QED.qed(mol)),
-            float(Descriptors.MolWt(mol)),
+            float(_module("QED").qed(mol)),
+            float(_module("Descriptors").MolWt(mol)),
         ),
         int(mol.GetRingInfo().NumRings()),
         _passes_filters(mol),
@@ -83,6 +83,11 @@ def describe_all(
             made[text] = describe(text)
             tell(len(made))
     return [made[text] for text in strings]
+
+
+@cache
+def _module(name: str) -> Any:
+    return importlib.import_module(f"rdkit.Chem.{name}")
 
 
 @cache
@@ -157,7 +162,7 @@ def error_kind(text: str) -> str:
             return "ring" if _open_rings(text) else "syntax"
         try:
             chem.SanitizeMol(mol)
-        except (chem.AtomValenceException,):
+        except chem.AtomValenceException:
             return "valence"
         except (chem.KekulizeException, chem.AtomKekulizeException):
             return "aromaticity"
@@ -167,7 +172,7 @@ def error_kind(text: str) -> str:
 
 
 def _open_rings(text: str) -> bool:
-    """Whether a ring is opened and not closed: digits outside brackets, of which each must come an even number of times."""
+    """Whether a ring is opened and not closed: outside brackets each digit must come an even number of times."""
     depth = 0
     seen: set[str] = set()
     for character in text:

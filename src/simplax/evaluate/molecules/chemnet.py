@@ -1,7 +1,7 @@
 """The Frechet ChemNet distance: how far apart the features of two sets of molecules are, as two Gaussians.
 
-FCD = |mu1 - mu2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)), a squared distance. It is biased upwards by about a constant over the
-number of molecules, so values compare at equal numbers only; `extrapolated` removes that bias.
+FCD = |mu1 - mu2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)), a squared distance. It is biased upwards by about a constant over
+the number of molecules, so values compare at equal numbers only; `extrapolated` removes that bias.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from simplax.errors import UserError
 
-_SYMBOLS = "C N O H F Cl P B Br S I Si # ( ) + - 1 2 3 4 5 6 7 8 = [ ] @ c n o s X .".split()
+_SYMBOLS = (*"CNOHF", "Cl", *"PB", "Br", *"SI", "Si", *"#()+-12345678=[]@cnosX.")
 _IDS = {symbol: number for number, symbol in enumerate(_SYMBOLS)}
 _UNKNOWN, _END = _IDS["X"], _IDS["."]
 _POSITIONS = 350

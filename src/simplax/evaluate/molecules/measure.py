@@ -1,7 +1,7 @@
 """Every column of a table of generated molecules, by the definitions of the public MOSES code.
 
-The order of work is theirs: validity over all strings; then each valid string in canonical form, in generation order and
-with duplicates; uniqueness over the first k of these; everything else over all of them, except novelty (distinct ones).
+The order of work is theirs: validity over all strings; then each valid string in canonical form, in generation order
+and with duplicates; uniqueness over the first k of these; everything else over all of them, except novelty (distinct ones).
 """
 
 from __future__ import annotations
@@ -203,9 +203,7 @@ def _diversity(table: _Table, molecules: list[Molecule]) -> None:
         table.add("IntDiv", None)
         table.add("IntDiv2", None)
         return
-    distinct, inverse, counts = np.unique(
-        packed(molecules), axis=0, return_inverse=True, return_counts=True
-    )
+    distinct, inverse, counts = np.unique(packed(molecules), axis=0, return_inverse=True, return_counts=True)
     first, second = mean_similarities(distinct, counts)
     # the root of each row's mean square, then the mean: the public code's form, not the paper's
     for name, rows in (("IntDiv", first[inverse]), ("IntDiv2", np.sqrt(second[inverse]))):

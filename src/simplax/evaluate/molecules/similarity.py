@@ -32,7 +32,7 @@ def nearest(
 
 
 def mean_similarities(packed: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each of the distinct fingerprints the mean of T and of T^2 over all, itself included, weighted by `counts`."""
+    """For each distinct fingerprint the mean of T and of T^2 over all, itself included, weighted by `counts`."""
     weights = torch.from_numpy(counts).double()
     first, second = (torch.zeros(len(packed), dtype=torch.float64) for _ in range(2))
     for start in range(0, len(packed), _COLUMNS):

@@ -138,8 +138,8 @@ def published(split: str) -> Statistics:
     """
     with zipfile.ZipFile(moses_file(f"dataset/data/{split}_stats.npz")) as archive:
         content = io.BytesIO(archive.read("stats.npy"))
-    np.lib.format.read_magic(content)  # type: ignore[no-untyped-call]
-    np.lib.format.read_array_header_1_0(content)  # type: ignore[no-untyped-call]
+    np.lib.format.read_magic(content)
+    np.lib.format.read_array_header_1_0(content)
     stored = _ArraysOnly(content, encoding="latin1").load().item()
     return Statistics(
         len(stored["SNN"]["fps"]),
