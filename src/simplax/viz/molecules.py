@@ -110,15 +110,15 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
             _line(axes, [p for p in own if p[column] is not None], column, scale, style)
     floors = [p["floor"] for p in points if p.get("floor") is not None]
     if floors:
-        right.axhspan(min(floors), max(floors), color="0.6", alpha=0.5, label="floor: training molecules")
+        right.axhspan(min(floors), max(floors), color="0.6", alpha=0.5)
     left.set(ylabel="valid (%), 95 % interval", ylim=(-2, 102))
-    right.set(ylabel="FCD to the test set, 95 % interval", yscale="log")
+    right.set(ylabel="FCD to the test set, 95 % interval; grey: training molecules", yscale="log")
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set(xlabel="network calls per molecule")
         axes.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
         axes.grid(alpha=0.3)
-    right.legend(frameon=False, fontsize=8)
+    left.legend(frameon=False, fontsize=8)
     figure.suptitle(title)
     return save(figure, paths)
 
