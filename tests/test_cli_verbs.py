@@ -15,6 +15,7 @@ from simplax import __version__
 from simplax.cli import VERBS, main
 from simplax.cli.data import DATA
 from simplax.cli.evaluate import EVALUATIONS
+from simplax.cli.figure import FIGURES
 from simplax.cli.parsing import split_settings
 from simplax.errors import UserError
 
@@ -23,6 +24,7 @@ HELPS = [
     *([verb, "--help"] for verb in VERBS),
     *(["evaluate", "MODEL", name, "--help"] for name in EVALUATIONS),
     *(["data", name, "--help"] for name in DATA),
+    *(["figure", name, "--help"] for name in FIGURES),
 ]
 
 
@@ -40,7 +42,8 @@ assert not [name for name in ("torch", "numpy", "matplotlib", "numba") if name i
         assert words in done.stdout
 
 
-LEAVES = [help for help in HELPS[1:] if help not in (["evaluate", "--help"], ["data", "--help"])]
+CHOOSERS = [[verb, "--help"] for verb in ("evaluate", "data", "figure")]
+LEAVES = [help for help in HELPS[1:] if help not in CHOOSERS]
 
 
 @pytest.mark.parametrize("arguments", LEAVES, ids=" ".join)

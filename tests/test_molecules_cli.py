@@ -98,7 +98,7 @@ def test_each_control_is_caught_by_its_column(against: Any) -> None:
     assert carbon["Novelty"] == carbon["valid"] == 1.0
     for name in ("FCD/Test", "SNN/Test", "weight"):
         assert copies[name] is not None and carbon[name] is not None
-    assert carbon["FCD/Test"] > 2 * copies["FCD/Test"]  # type: ignore[operator]
+    assert carbon["FCD/Test"] > 1.3 * copies["FCD/Test"]  # type: ignore[operator]
     assert carbon["SNN/Test"] < copies["SNN/Test"]  # type: ignore[operator]
     assert carbon["weight"] > copies["weight"]  # type: ignore[operator]
     assert mixed["valid"] is not None and mixed["valid"] < 0.1

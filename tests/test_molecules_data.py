@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from pathlib import Path
 
@@ -137,10 +138,10 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.mktemp("csv") / "x.csv"
     for bytes_ in (content, b"SMILES\n" + content, b"\x1f\x8b" + content, gzip.compress(content)[:-3]):
         path.write_bytes(bytes_)
-        try:
+        with contextlib.suppress(
+            UserError, UnicodeDecodeError
+        ):  # the command line tells both in one sentence
             list(csv_columns(path, "SMILES"))
-        except (UserError, UnicodeDecodeError):  # the command line tells both in one sentence
-            pass
 
 
 @needs_moses

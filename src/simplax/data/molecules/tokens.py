@@ -80,9 +80,10 @@ class SmilesTokens:
 
 # Facts of the data sets, written down so that a trained model needs none of their files. Most frequent first.
 _MOSES_SHARED = tuple("cC()1O2Nn=3F-Sso")
-_QM9_ATOMS = "C 1 O 2 ( ) N = c # 3 n o [nH] 4 F [O-] [NH2+] 5 [N+] - [NH+] [NH3+] [n-] [C-] [c-] [nH+] [cH-] [CH-] [N-]"
+_QM9_CHARGED = ("[NH+]", "[NH3+]", "[n-]", "[C-]", "[c-]", "[nH+]", "[cH-]", "[CH-]", "[N-]")
+_QM9_ATOMS = (*"C1O2()N=c#3no", "[nH]", *"4F", "[O-]", "[NH2+]", "5", "[N+]", "-", *_QM9_CHARGED)
 _VOCABULARIES: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
-    ("qm9", "atoms"): (tuple(_QM9_ATOMS.split()), 22),
+    ("qm9", "atoms"): (_QM9_ATOMS, 22),
     ("qm9", "characters"): (tuple("C1O2()N=cn#3[]oH4F-+5"), 34),
     ("moses", "atoms"): ((*_MOSES_SHARED, "Cl", "[nH]", "#", "4", "Br", "5", "[H]", "6"), 54),
     ("moses", "characters"): ((*_MOSES_SHARED, *"l[H]#4Br56"), 57),

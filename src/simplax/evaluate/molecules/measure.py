@@ -1,7 +1,7 @@
 """Every column of a table of generated molecules, by the definitions of the public MOSES code.
 
 The order of work is theirs: validity over all strings; then each valid string in canonical form, in generation order
-and with duplicates; uniqueness over the first k of these; everything else over all of them, except novelty (distinct ones).
+and with duplicates; uniqueness over the first k of these; everything else over all of them, novelty over distinct ones.
 """
 
 from __future__ import annotations
