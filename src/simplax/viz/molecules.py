@@ -66,7 +66,9 @@ def draw_properties(own: Measured, against: References, paths: Sequence[Path]) -
     figure, grid = pyplot().subplots(2, 2, figsize=(8.4, 6.0), layout="constrained")
     for place, (axes, name) in enumerate(zip(grid.flat, PROPERTIES)):
         data = against.test.values[name]
-        low, high = np.quantile(np.concatenate([data, values[:, place]]), [0.001, 0.999])
+        # of each by itself: the data are so many that strings far from them would fall outside
+        ranges = np.array([np.quantile(part, [0.001, 0.999]) for part in (data, values[:, place])])
+        low, high = ranges[:, 0].min(), ranges[:, 1].max()
         edges = np.linspace(low, max(high, low + 1e-6), 41)
         axes.hist(data, edges, density=True, color="0.8", label=f"{against.name}, test set")
         axes.hist(
@@ -91,7 +93,7 @@ def draw_errors(sets: Mapping[str, Measured], paths: Sequence[Path]) -> list[str
         if share.any():
             axes.barh(names, share, left=left, label=kind)
             left += share
-    axes.set(xlabel="% of strings that are not valid, by kind of error")
+    axes.set(xlabel="% of all strings: those that are not valid, by kind of error")
     axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return save(figure, paths)
 
@@ -110,9 +112,14 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
             _line(axes, [p for p in own if p[column] is not None], column, scale, style)
     floors = [p["floor"] for p in points if p.get("floor") is not None]
     if floors:
-        right.axhspan(min(floors), max(floors), color="0.6", alpha=0.5)
+        right.axhspan(
+            min(floors), max(floors), color="0.6", alpha=0.5, label="training molecules, as many as are valid"
+        )
+        right.legend(frameon=False, fontsize=8)
     left.set(ylabel="valid (%), 95 % interval", ylim=(-2, 102))
-    right.set(ylabel="FCD to the test set, 95 % interval; grey: training molecules", yscale="log")
+    right.set(ylabel="FCD to the test set, 95 % interval", yscale="log")
+    for places in ("major", "minor"):
+        getattr(right.yaxis, f"set_{places}_formatter")(lambda value, place: f"{value:g}")
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set(xlabel="network calls per molecule")

@@ -93,7 +93,7 @@ class Statistics:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         write_tensors(
             temporary,
-            {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
+            {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()},
             {name: json.dumps(value) for name, value in counts.items()},
         )
         os.replace(temporary, path)
