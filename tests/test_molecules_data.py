@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from molecule_data import needs_moses, needs_rdkit
+from molecule_data import HAS_MOSES, needs_moses, needs_rdkit
 from simplax.data.molecules import DATASETS, PAD, TOKENS, prepare, smiles_tokens
 from simplax.data.molecules.packages import csv_columns
 from simplax.data.molecules.splits import moses_splits, qm9_splits
@@ -102,6 +102,13 @@ def test_qm9_from_a_csv_is_canonical_distinct_and_split(
     assert again.facts["source"] == "qm9.csv"
     source = MoleculesTask("qm9").train()
     assert set(MoleculesTask("qm9").text(source.batch(torch.arange(200)).tokens)) == parts[0]
+    if not HAS_MOSES:
+        return
+    from simplax.evaluate.molecules.references import references
+
+    for _ in range(2):  # the second time they are read from the cache
+        against = references("qm9")
+        assert (set(against.train), against.test.number, against.scaffolds) == (parts[0], len(parts[2]), None)
 
 
 def test_moses_from_a_csv_keeps_its_splits(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def draw_properties(own: Measured, against: References, paths: Sequence[Path]) -
         ranges = np.array([np.quantile(part, [0.001, 0.999]) for part in (data, values[:, place])])
         low, high = ranges[:, 0].min(), ranges[:, 1].max()
         edges = np.linspace(low, max(high, low + 1e-6), 41)
-        axes.hist(data, edges, density=True, color="0.8", label=f"{against.name}, test set")
+        axes.hist(data, edges, density=True, color="0.8", label="test set")
         axes.hist(
             values[:, place], edges, density=True, histtype="step", linewidth=1.6, color="C0",
             label=f"generated, W1 {own.values[name]:.3g}",

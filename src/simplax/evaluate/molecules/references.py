@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from simplax.data.cache import cache_directory
 from simplax.data.molecules.packages import moses_strings
-from simplax.data.molecules.splits import Splits, qm9_splits, shuffled
+from simplax.data.molecules.prepared import prepare
+from simplax.data.molecules.splits import shuffled
+from simplax.data.molecules.tokens import smiles_tokens
 from simplax.errors import UserError
 from simplax.evaluate.molecules.statistics import Statistics, published
 
@@ -19,7 +22,8 @@ Progress = Callable[[str, int, int], None]
 class References:
     """`test` and, if there is one, the second test set `scaffolds`; `train` are the strings that are not novel.
 
-    `train` is in a fixed random order: its first n are what the floor of n molecules is measured on.
+    `train` is in a fixed random order: its first n are what the floor of n molecules is measured on. `name` names the
+    data in files that are kept, so other strings have another one.
     """
 
     name: str
@@ -56,6 +60,9 @@ def _moses(workers: int, progress: Progress | None) -> References:
 
 
 def _qm9(workers: int, progress: Progress | None) -> References:
-    splits: Splits = qm9_splits()
-    test = _kept("qm9-test", lambda: Statistics.of(splits.test, workers=workers, progress=progress))
-    return References("qm9", test, None, splits.train)
+    tokens, made = smiles_tokens("qm9"), prepare("qm9")
+    train, strings = (tokens.decode(made.rows(split).tolist()) for split in ("train", "test"))
+    # the data may come from a CSV file instead of the package
+    name = f"qm9-{hashlib.sha256(' '.join([*strings, *train]).encode()).hexdigest()[:8]}"
+    test = _kept(f"{name}-test", lambda: Statistics.of(strings, workers=workers, progress=progress))
+    return References(name, test, None, train)
