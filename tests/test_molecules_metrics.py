@@ -120,6 +120,7 @@ def test_strings_reach_chemnet_up_to_the_first_dot() -> None:
     [
         ("C_C", "pads inside"),
         ("", "empty"),
+        (" ", "empty"),
         ("CC(C", "parenthesis"),
         ("C1CC", "ring"),
         ("C==C", "syntax"),
@@ -133,6 +134,21 @@ def test_errors_are_told_apart(text: str, kind: str) -> None:
 
     assert canonical(text) is None
     assert error_kind(text) == kind
+
+
+@needs_moses
+@given(st.lists(st.sampled_from([*"CCNOcn()=#123.*_+-", "[nH]", "[H]", "[Xe]", " ", "\0", "é"]), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_any_string_is_described_or_its_error_told(pieces: list[str]) -> None:
+    from simplax.data.molecules.canonical import canonical
+    from simplax.evaluate.molecules.chemistry import ERRORS, describe, error_kind
+
+    text = "".join(pieces)
+    form = canonical(text)
+    if form is None:
+        assert error_kind(text) in ERRORS
+    else:
+        assert np.isfinite(describe(form).values).all()
 
 
 @needs_moses

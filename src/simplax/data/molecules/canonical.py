@@ -17,7 +17,7 @@ def rdkit() -> Any:
 
 
 def parse(text: str) -> Any | None:
-    """The molecule of a string, or None: an empty string is none, and what is parsed must be sanitised a second time.
+    """The molecule of a string, or None: nothing is none, and what is parsed must be sanitised a second time.
 
     Older RDKits let some aromatic strings through the first.
     """
@@ -29,8 +29,9 @@ def parse(text: str) -> Any | None:
     with rdBase.BlockLogs():
         try:
             mol = chem.MolFromSmiles(text)
-            if mol is not None:
-                chem.SanitizeMol(mol)
+            if mol is None or mol.GetNumAtoms() == 0:  # a lone space reads as nothing with a name
+                return None
+            chem.SanitizeMol(mol)
         except (ValueError, RuntimeError):
             return None
     return mol

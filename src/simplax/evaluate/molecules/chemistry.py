@@ -46,6 +46,13 @@ def describe(canonical: str) -> Molecule:
     mol = parse(canonical)
     if mol is None:
         raise ValueError(f"{canonical!r} is not a molecule")
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():
+        return _described(canonical, mol)
+
+
+def _described(canonical: str, mol: Any) -> Molecule:
     chem = rdkit()
     all_chem, crippen = _module("AllChem"), _module("Crippen")
     return Molecule(
@@ -149,7 +156,7 @@ def error_kind(text: str) -> str:
     """Why a string is no molecule, one of `ERRORS`; the first reason in that order."""
     if PAD in text:
         return "pads inside"
-    if not text:
+    if not text.strip():
         return "empty"
     chem = rdkit()
     from rdkit import rdBase

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simplax.data.molecules.canonical import canonical
+from simplax.data.molecules.canonical import canonical, parse
 from simplax.data.molecules.tokens import PAD
 from simplax.errors import UserError
 from simplax.evaluate.intervals import wilson
@@ -89,7 +89,7 @@ def measure(
     table = _Table()
     forms = []
     for done, text in enumerate(strings, 1):
-        forms.append(canonical(text))
+        forms.append(_form(text))
         tell("reading strings", done, len(strings))
     valid = [form is not None for form in forms]
     spelled = [form for form in forms if form is not None]
@@ -115,6 +115,12 @@ def measure(
     _pieces(table, molecules, sets)
     _properties(table, molecules, against.test)
     return Measured(table.values, table.intervals, errors, len(strings), len(spelled), valid, molecules)
+
+
+def _form(text: str) -> str | None:
+    """The canonical form; a rare one that cannot be read back is no molecule, for nothing could be measured of it."""
+    form = canonical(text)
+    return None if form is None or parse(form) is None else form
 
 
 @dataclass
