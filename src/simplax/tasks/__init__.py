@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from simplax.tasks.base import Task as Task
+from simplax.tasks.molecules import MoleculesTask as MoleculesTask
 from simplax.tasks.sudoku import SudokuTask as SudokuTask
 from simplax.tasks.text import TextTask as TextTask
 from simplax.tasks.toy import ToyTask as ToyTask
 
 TASKS: dict[str, type[Task]] = {
+    "molecules": MoleculesTask,
     "sudoku": SudokuTask,
     "text": TextTask,
     "toy": ToyTask,

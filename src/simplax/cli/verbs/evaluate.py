@@ -15,6 +15,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "simplax.cli.verbs.evaluations.generative",
         "perplexity, entropy and repetition of generated text",
     ),
+    "molecules": (
+        "simplax.cli.verbs.evaluations.molecules",
+        "molecules of a model, or of a file with one string per line, as MOSES measures them",
+    ),
     "sudoku": (
         "simplax.cli.verbs.evaluations.sudoku",
         "boards solved, cells right, boards valid, by clue count",

@@ -1,25 +1,41 @@
-"""`simplax figure sudoku MODEL...`."""
+"""`simplax figure sudoku MODEL...` and `simplax figure molecules RESULT.json...`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import tyro
 
+from simplax.cli import entry, help_text
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, load_solver, read_puzzles
 from simplax.cli.sampling import Seed, Steps
+from simplax.config.codec import nearest
 from simplax.errors import UserError
 
+# name: (module with a function of that name, what it draws); adding one is adding a line
+FIGURES: dict[str, tuple[str, str]] = {
+    "sudoku": ("simplax.cli.verbs.figure", "one puzzle as several models fill it in"),
+    "molecules": (
+        "simplax.cli.verbs.figure_molecules",
+        "validity and FCD against network calls, from evaluations",
+    ),
+}
 
-def main(arguments: list[str]) -> None:
-    run(figure, arguments, "simplax figure")
+
+def main(arguments: list[str]) -> Any:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(help_text("simplax figure", "Draw results.", FIGURES))
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in FIGURES:
+        raise UserError(f"there is no figure {name!r}{nearest(name, list(FIGURES))}")
+    return run(entry(FIGURES[name][0], name), rest, f"simplax figure {name}")
 
 
-def figure(
-    kind: Annotated[Literal["sudoku"], tyro.conf.Positional, tyro.conf.arg(help="what to draw")],
+def sudoku(
     models: Annotated[
         tuple[str, ...],
         tyro.conf.Positional,

@@ -1,0 +1,71 @@
+"""The molecules task: SMILES strings of QM9 or MOSES, padded with a symbol that is a token like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from torch import Tensor
+
+from simplax.data.molecules.tokens import SmilesTokens, smiles_tokens
+from simplax.tasks.base import Task
+from simplax.typing import Source
+
+# everyday molecules, spelled with tokens that both data sets have
+_EXAMPLES = (
+    "C", "CC", "CCO", "CCN", "CCC", "CC=O", "CC#N", "C=CC=O", "CC(=O)O", "CC(N)=O", "CCOCC", "CC(C)O",
+    "CC(C)=O", "C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "C1CO1", "C1CCOC1", "C1CCNC1", "c1ccccc1",
+    "Cc1ccccc1", "Oc1ccccc1", "Nc1ccccc1", "c1ccncc1", "c1ccoc1", "c1cncnc1", "N#Cc1ccccc1", "O=C1CCCC1",
+    "CN1CCCC1=O", "CC(=O)OCC", "OCC(O)CO",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MoleculesTask(Task):
+    """Strings of `dataset` (`qm9` or `moses`) as `atoms` or `characters`.
+
+    Vocabulary and length are facts of the data set, so that a trained model needs none of its files; the data are
+    prepared when first used. Training visits them in an order decided by `seed`. `examples` trains on a few everyday
+    molecules instead, for smoke runs that need no package.
+    """
+
+    dataset: str = "qm9"
+    tokens: str = "atoms"
+    seed: int = 0
+    examples: bool = False
+
+    def __post_init__(self) -> None:
+        smiles_tokens(self.dataset, self.tokens)  # its checks are ours
+
+    @cached_property
+    def smiles(self) -> SmilesTokens:
+        return smiles_tokens(self.dataset, self.tokens)
+
+    @property
+    def length(self) -> int:
+        return self.smiles.length
+
+    @property
+    def vocab_size(self) -> int:
+        return self.smiles.vocab_size
+
+    def train(self) -> Source:
+        return self._source("train", self.seed)
+
+    def validation(self) -> Source:
+        return self._source("validation", None)
+
+    def _source(self, split: str, seed: int | None) -> Source:
+        from simplax.data.molecules import MoleculeSource, prepare
+
+        if self.examples:
+            rows = self.smiles.encode(_EXAMPLES)
+        else:
+            rows = prepare(self.dataset, self.tokens).rows(split)
+        return MoleculeSource(rows, self.vocab_size, seed)
+
+    def text(self, tokens: Tensor) -> list[str]:
+        return self.smiles.decode(tokens.tolist())
+
+    def small(self) -> MoleculesTask:
+        return replace(self, examples=True)
