@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
     "figure": ("figure", "draw one puzzle as several models fill it in"),
+    "import": ("import_", "make a model of MDLM, UDLM or Duo one of ours"),
     "export": ("export", "write a model directory with its sampler settings"),
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list the recipes, or print one with all its settings"),
