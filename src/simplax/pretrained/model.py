@@ -23,7 +23,7 @@ from simplax.io.files import sha256, write_tensors
 from simplax.io.manifest import environment, write
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
-from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
+from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
@@ -228,6 +228,7 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", devi
     """
     stored = locate(find(path_or_name), weights)
     config = stored.config
+    check_size(stored)
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
     fill(denoiser, stored)
     origin: dict[str, Any] = {
