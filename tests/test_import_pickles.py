@@ -109,7 +109,7 @@ NONSENSE = {
     "stack global of numbers": b"I1\nI2\n\x93.",
     "unicode that is none": b"X\x02\x00\x00\x00\xff\xff.",
     "sparse tensor of nothing": raw("ctorch._utils\n_rebuild_tensor_v2\n(tR"),
-    "copies of copies": b"]q\x00(" + b"N" * 3000 + b"e0" + b"cbuiltins\nlist\nq\x010" + b"h\x01h\x00\x85R0" * 3000 + b"N.",
+    "copies of copies": b"]q\x00(" + b"N" * 3000 + b"e0cbuiltins\nlist\nq\x010" + b"h\x01h\x00\x85R0" * 3000 + b"N.",
 }  # fmt: skip
 
 

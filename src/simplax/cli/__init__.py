@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "figure": ("figure", "draw one puzzle as several models fill it in"),
     "import": ("import_", "make a model of MDLM, UDLM or Duo one of ours"),
     "export": ("export", "write a model directory with its sampler settings"),
+    "push": ("push", "put a model on the Hugging Face hub, with its card"),
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list the recipes, or print one with all its settings"),
     "methods": ("methods", "list the methods"),
