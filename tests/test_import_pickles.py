@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import pickle
 import struct
 import zipfile
@@ -173,6 +174,9 @@ def test_archives_that_would_grow_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(UserError, match="not a checkpoint of torch"):
         Archive(tmp_path / "text").content()
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer
+    with pytest.raises(UserError, match="neither a file nor a directory"):
+        read(tmp_path / "pipe")
     for wrong in ("nothing", "."):
         with pytest.raises(UserError):
             Archive(tmp_path / wrong).content()
@@ -181,8 +185,6 @@ def test_archives_that_would_grow_are_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_with_a_call_in_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import os
-
     monkeypatch.chdir(tmp_path)
     checkpoint(tmp_path / "evil.ckpt", network(), callbacks={"x": Call(os.system, "touch pwned")})
     before = set(tmp_path.iterdir())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -245,3 +247,20 @@ def test_what_a_file_does_not_say_is_asked_for(tmp_path: Path) -> None:
         import_model(published() / "duo" / "last.ckpt", "mdlm")
     with pytest.raises(UserError, match="no input for the time"):
         import_model(published() / "mdlm-ar" / "last.ckpt", "mdlm", Request(as_method="simplax"))
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, on a real checkpoint of the project each names, with short sequences and few steps."""
+    monkeypatch.chdir(tmp_path)
+    lines = (" ".join("012345abcdef"[(i * 7 + j) % 12] for j in range(30)) for i in range(200))
+    Path("mine.txt").write_text("\n".join(lines))
+    page = (Path(__file__).parents[1] / "docs" / "interop.md").read_text().partition("## The hub")[0]
+    commands = re.findall(r"^    simplax ((?!: ).*)$", page, re.MULTILINE)
+    shorter = {"data": ["--separator", "\\n"], "train": ["--run.steps", "2", "--run.batch_size", "2"]}
+    for command in commands:
+        words = shlex.split(command.replace("--length 1024", "--length 24"))
+        if "last.ckpt" in words:
+            origin = words[words.index("--from") + 1]
+            words[words.index("last.ckpt")] = str(published() / origin / "last.ckpt")
+        run(*words, *shorter.get(words[0], []))
+    assert len(commands) >= 8 and Path("runs/simplax/latest").is_file()

@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "data": ("data", "make data and tell about it"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
+    "licences": ("licences", "licences of the packages that are used"),
     "doctor": ("doctor", "what is installed, which device, what would be slow"),
 }
 INTERRUPTED = 130

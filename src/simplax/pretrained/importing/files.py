@@ -40,6 +40,8 @@ def read(path: Path, weights: Choice = "auto") -> Found:
         raise UserError(
             f"{path} is only a part of a model: give the directory it is in, with its config.json."
         )
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is neither a file nor a directory: give a .ckpt file or a model directory.")
     return _lightning(path, weights)
 
 
