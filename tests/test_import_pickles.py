@@ -20,7 +20,8 @@ from simplax.errors import UserError
 from simplax.pretrained.importing.archive import Archive, load_bin
 from simplax.pretrained.importing.convert import Request, import_model
 from simplax.pretrained.importing.files import read
-from simplax.pretrained.importing.pickles import Foreign, read_pickle
+from simplax.pretrained.importing.pickles import read_pickle
+from simplax.pretrained.importing.records import Foreign
 
 
 @pytest.mark.parametrize("protocol", range(6))

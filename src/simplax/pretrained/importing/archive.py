@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from simplax.errors import UserError
-from simplax.pretrained.importing.pickles import MOST_BYTES, TensorReference, read_pickle
+from simplax.pretrained.importing.pickles import MOST_BYTES, read_pickle
+from simplax.pretrained.importing.records import TensorReference
 
 _DTYPES: dict[str, torch.dtype] = {
     "FloatStorage": torch.float32,

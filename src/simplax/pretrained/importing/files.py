@@ -11,7 +11,7 @@ from torch import Tensor
 from simplax.errors import UserError
 from simplax.nn.published import backbone_state
 from simplax.pretrained.importing.archive import Archive, load_bin, state_dict
-from simplax.pretrained.importing.pickles import TensorReference
+from simplax.pretrained.importing.records import TensorReference
 from simplax.pretrained.importing.settings import Settings, read_json
 from simplax.pretrained.importing.vocabulary import Vocabulary, read_vocabulary
 from simplax.train.checkpoint import load_tensors

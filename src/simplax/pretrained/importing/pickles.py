@@ -11,46 +11,13 @@ from __future__ import annotations
 import pickletools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from simplax.errors import UserError
 from simplax.pretrained.importing.globals import Global, check_name, is_record
+from simplax.pretrained.importing.records import BUILDERS, Damaged, Foreign, Storage, plain_key
 
 MOST_BYTES = 1 << 29  # a checkpoint's own pickle, without its tensors, has a few megabytes
-
-
-@dataclass(eq=False, repr=False)
-class Foreign:
-    """An object of a class that is not looked up: what the file says it was made of."""
-
-    kind: Global
-    arguments: tuple[Any, ...] = ()
-    state: Any = None
-    items: dict[Any, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Storage:
-    """The bytes of one or more tensors: `key` is their name in the archive, `count` their number of elements."""
-
-    dtype: str
-    key: str
-    count: int
-
-
-@dataclass(frozen=True, eq=False)
-class TensorReference:
-    """A tensor that has not been read: where its elements lie in a storage."""
-
-    storage: Storage
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-
-
-class Damaged(Exception):
-    """The instructions make no sense."""
 
 
 def read_pickle(data: bytes, name: str) -> Any:
@@ -105,7 +72,7 @@ class _Machine:
         """What calling `target` would have given; only what is known to build plain data is imitated."""
         if not isinstance(target, Global) or not isinstance(arguments, tuple):
             raise Damaged("call")
-        if target.key in _BUILDERS:
+        if target.key in BUILDERS:
             return self.build(target, arguments)
         if not is_record(target):
             raise UserError(
@@ -118,7 +85,7 @@ class _Machine:
         """A new object of a class: of another package an inert record."""
         if not isinstance(target, Global) or not isinstance(arguments, tuple):
             raise Damaged("instance")
-        if target.key in _BUILDERS:
+        if target.key in BUILDERS:
             return self.build(target, arguments)
         return Foreign(target, (*arguments, keywords) if keywords else arguments)
 
@@ -127,15 +94,10 @@ class _Machine:
         self.budget -= sum(len(each) for each in arguments if isinstance(each, _SIZED))
         if self.budget < 0:
             raise Damaged("copies of copies")
-        return _BUILDERS[target.key](*arguments)
+        return BUILDERS[target.key](*arguments)
 
 
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
-
-
-def _plain_key(key: Any) -> bool:
-    """Whether something may be a key: the hash of nested tuples can take forever, and a record has none."""
-    return key is None or type(key) in (str, int, float, bool, bytes)
 
 
 def _set_items(machine: _Machine, pairs: list[Any]) -> None:
@@ -145,7 +107,7 @@ def _set_items(machine: _Machine, pairs: list[Any]) -> None:
     place = target.items if isinstance(target, Foreign) else target
     if type(place) is not dict:
         raise Damaged("items of something else")
-    place.update({key: value for key, value in zip(pairs[::2], pairs[1::2]) if _plain_key(key)})
+    place.update({key: value for key, value in zip(pairs[::2], pairs[1::2]) if plain_key(key)})
 
 
 def _append_items(machine: _Machine, items: list[Any]) -> None:
@@ -161,7 +123,7 @@ def _add_items(machine: _Machine, items: list[Any]) -> None:
     target = machine.stack[-1]
     if type(target) is not set:
         raise Damaged("add to something else")
-    target.update(item for item in items if _plain_key(item))
+    target.update(item for item in items if plain_key(item))
 
 
 def _build(machine: _Machine, _: Any) -> None:
@@ -257,11 +219,11 @@ def _collect(kind: Callable[[list[Any]], Any]) -> Callable[[_Machine, Any], None
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:
-    return {key: value for key, value in zip(items[::2], items[1::2], strict=True) if _plain_key(key)}
+    return {key: value for key, value in zip(items[::2], items[1::2], strict=True) if plain_key(key)}
 
 
 def _scalars(items: list[Any]) -> frozenset[Any]:
-    return frozenset(item for item in items if _plain_key(item))
+    return frozenset(item for item in items if plain_key(item))
 
 
 def _remember(machine: _Machine, index: Any) -> None:
@@ -325,59 +287,4 @@ _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "OBJ": _obj,
     "BUILD": _build,
     "BINPERSID": _persistent,
-}
-
-
-def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> TensorReference:
-    numbers = (offset, *shape, *stride)
-    if not isinstance(storage, Storage) or any(type(number) is not int for number in numbers):
-        raise Damaged("tensor")
-    return TensorReference(storage, offset, tuple(shape), tuple(stride))
-
-
-def _parameter(data: Any, *_: Any) -> Any:
-    return data
-
-
-def _mapping(*arguments: Any) -> dict[Any, Any]:
-    """`dict`, `OrderedDict` or `defaultdict` of nothing, of a factory, of a mapping or of pairs."""
-    source = arguments[-1] if arguments else ()
-    if isinstance(source, dict):
-        return dict(source)
-    if isinstance(source, list | tuple):
-        return {key: value for key, value in source if _plain_key(key)}
-    return {}
-
-
-def _set(items: Any = ()) -> set[Any]:
-    return {item for item in items if _plain_key(item)}
-
-
-def _text_bytes(text: str, encoding: str = "latin1", *_: Any) -> bytes:
-    """Bytes as protocol 2 writes them."""
-    if type(text) is not str or encoding not in ("latin1", "latin-1"):
-        raise Damaged("bytes")
-    return text.encode("latin1")
-
-
-def _reconstructed(kind: Any, base: Any = None, state: Any = None) -> Foreign:
-    """An object of a class by way of `copyreg`, which calls nothing but `object.__new__`."""
-    if not isinstance(kind, Global):
-        raise Damaged("class")
-    return Foreign(kind)
-
-
-_BUILDERS: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): _mapping,
-    ("collections", "defaultdict"): _mapping,
-    ("builtins", "dict"): _mapping,
-    ("builtins", "list"): lambda items=(): list(items),
-    ("builtins", "tuple"): lambda items=(): tuple(items),
-    ("builtins", "set"): _set,
-    ("builtins", "frozenset"): lambda items=(): frozenset(_set(items)),
-    ("builtins", "bytearray"): lambda data=b"", *rest: data,
-    ("_codecs", "encode"): _text_bytes,
-    ("copyreg", "_reconstructor"): _reconstructed,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simplax.errors import UserError
-from simplax.pretrained.importing.pickles import Foreign
+from simplax.pretrained.importing.records import Foreign
 
 _REFERENCE = "${"  # how omegaconf begins a value that it would compute
 _LARGEST_CONFIG = 1 << 24

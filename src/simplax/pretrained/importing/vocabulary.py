@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from simplax.pretrained.importing.pickles import Foreign
+from simplax.pretrained.importing.records import Foreign
 
 
 @dataclass(frozen=True)
