@@ -77,7 +77,7 @@ class Entrant:
             self.denoiser,
             (self.options.batch, length),
             sampler=self.sampler,
-            schedule=self.method.schedule,
+            process=self.method.process(self.denoiser),
             num_steps=None if self.sampler.steps_for(length) else self.options.steps,
             vocab_size=self.vocab_size,
             seeds=range(self.options.batch),

@@ -21,13 +21,16 @@ VERBS: dict[str, tuple[str, str]] = {
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
     "figure": ("figure", "draw one puzzle as several models fill it in"),
+    "import": ("import_", "make a model of MDLM, UDLM or Duo one of ours"),
     "export": ("export", "write a model directory with its sampler settings"),
+    "push": ("push", "put a model on the Hugging Face hub, with its card"),
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list tasks and methods, or the settings of one recipe"),
     "methods": ("methods", "list the methods"),
     "data": ("data", "prepare data, or describe what was prepared"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
+    "licences": ("licences", "licences of the packages that are used"),
     "doctor": ("doctor", "what is installed, which device, what would be slow"),
 }
 # how `simplax` alone lists them; a verb that is in no group is listed after them

