@@ -223,6 +223,8 @@ def work(job: dict[str, Any]) -> None:
             job["directory"],
             validation=validation,
             config={},
+            init_from=job.get("init_from"),
+            decay_from=job.get("decay_from", False),
             device="cpu",
         )
     except Stop:

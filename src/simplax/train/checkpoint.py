@@ -10,10 +10,12 @@ the previous ones as they were.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
-from json import JSONDecodeError, loads
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +45,11 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save(run: Path, checkpoint: Checkpoint, *, keep: int, best: bool = False) -> Path:
-    """Write a checkpoint, point `latest` (and `best`) at it, and drop all but the `keep` newest and the best."""
+def save(run: Path, checkpoint: Checkpoint, *, keep: int, keep_every: int = 0, best: bool = False) -> Path:
+    """Write a checkpoint, point `latest` (and `best`) at it, and drop all but the `keep` newest and the best.
+
+    Those of every multiple of `keep_every` steps stay too.
+    """
     folder = run / "checkpoints"
     final = folder / _name(checkpoint.step)
     temporary = folder / f"{_TEMPORARY}{final.name}"
@@ -62,7 +67,7 @@ def save(run: Path, checkpoint: Checkpoint, *, keep: int, best: bool = False) ->
             f"could not save {final} ({reason}): make room or allow writing there, then resume; earlier checkpoints "
             "are intact."
         ) from error
-    _prune(run, checkpoint.step, keep)
+    _prune(run, checkpoint.step, keep, keep_every)
     return final
 
 
@@ -72,8 +77,15 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
     write_tensors(folder / AVERAGE, checkpoint.ema)
     _write_optimizer(folder / OPTIMIZER, checkpoint.optimizer)
     hashes = {name: sha256(folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
-    state = {"format": FORMAT, "step": checkpoint.step, "versions": versions(), "sha256": hashes}
-    write_json(folder / STATE, {**state, **checkpoint.state})
+    state = {
+        "format": FORMAT,
+        "step": checkpoint.step,
+        "versions": versions(),
+        "sha256": hashes,
+        **checkpoint.state,
+    }
+    state = loads(dumps(state))  # as it will be read
+    write_json(folder / STATE, {**state, "digest": _digest(state)})
 
 
 def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:
@@ -102,11 +114,11 @@ def _clean(folder: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _prune(run: Path, step: int, keep: int) -> None:
+def _prune(run: Path, step: int, keep: int, keep_every: int = 0) -> None:
     best = (run / "best").resolve() if (run / "best").is_symlink() else None
     older = [path for path in stored(run) if _step(path) <= step]
     for path in older[: max(0, len(older) - keep)]:
-        if path.resolve() != best:
+        if path.resolve() != best and not (keep_every and _step(path) % keep_every == 0):
             shutil.rmtree(path, ignore_errors=True)
     _clean(run / "checkpoints")
 
@@ -130,58 +142,96 @@ def nothing_saved(run: Path) -> bool:
     return not (run / "latest").exists() and not stored(run)
 
 
-def find(run: Path, *, allow_older: bool = False) -> Path | None:
+def at_step(run: Path, step: int) -> Path:
+    """The checkpoint of one step of a run."""
+    path = run / "checkpoints" / _name(step)
+    if not path.is_dir():
+        kept = ", ".join(str(_step(one)) for one in stored(run)) or "none"
+        raise UserError(
+            f"{run} has no checkpoint of step {step}: it has {kept}; run.keep_every keeps more of them."
+        )
+    return path
+
+
+def find(run: Path, *, allow_older: bool = False, only: Collection[str] | None = None) -> Path | None:
     """The newest checkpoint, verified, or None before the first; an older intact one only with `allow_older`."""
     available = stored(run)
     pointer = run / "latest"
     if nothing_saved(run):
         return None
-    newest = run / "checkpoints" / pointer.read_text().strip() if pointer.exists() else available[-1]
+    newest = available[-1] if available else run / "checkpoints"
     try:
-        verify(newest)
+        if pointer.exists():
+            newest = run / "checkpoints" / _pointed(pointer)
+        verify(newest, only)
         return newest
     except UserError:
         if not allow_older:
             raise
     for path in reversed([path for path in available if path.name < newest.name]):
         try:
-            verify(path)
+            verify(path, only)
             return path
         except UserError:
             continue
     raise UserError(f"no checkpoint in {run} is intact: start a new run in another directory.")
 
 
-def verify(path: Path) -> dict[str, Any]:
-    """The state of a checkpoint whose files are all there and unchanged."""
+def _pointed(pointer: Path) -> str:
+    name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+    if not name.removeprefix("step-").isdecimal():
+        raise UserError(f"{pointer} is damaged: remove it to go on from the newest checkpoint.")
+    return name
+
+
+def verify(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
+    """The state of a checkpoint whose files are all there and unchanged; with `only`, these of them."""
+    state = read_state(path)
+    for name, expected in state["sha256"].items():
+        if not (path / name).is_file():
+            raise UserError(f"{path / name} is missing: {_ADVICE}.")
+        if (only is None or name in only) and sha256(path / name) != expected:
+            raise UserError(f"{path / name} is truncated or was changed after it was saved: {_ADVICE}.")
+    return state
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What state.json says of a checkpoint, without a look at its tensors."""
     if not path.is_dir():
         raise UserError(f"the checkpoint {path} is missing: {_ADVICE}.")
     try:
         state = loads((path / STATE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is not a checkpoint, it has no {STATE}: {_ADVICE}.") from None
-    except (JSONDecodeError, UnicodeDecodeError):
+    except ValueError:
         raise UserError(f"{path / STATE} is damaged: {_ADVICE}.") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise UserError(f"{path} was not written by this version of simplax: {_ADVICE}.")
-    if missing := {"step", "sha256", "progress", "ema_updates", "config"} - set(state):
+    if missing := _NEEDED.keys() - state.keys():
         raise UserError(f"{path / STATE} is damaged, it lacks {min(missing)}: {_ADVICE}.")
-    if not isinstance(state["sha256"], dict) or not isinstance(state["progress"], dict):
+    digest = state.pop("digest", None)
+    if digest is not None and digest != _digest(state):
         raise UserError(f"{path / STATE} is damaged: {_ADVICE}.")
-    for name, expected in state["sha256"].items():
-        if not (path / name).is_file():
-            raise UserError(f"{path / name} is missing: {_ADVICE}.")
-        if sha256(path / name) != expected:
-            raise UserError(f"{path / name} is truncated or was changed after it was saved: {_ADVICE}.")
+    if any(not isinstance(state[name], kind) for name, kind in _NEEDED.items()):
+        raise UserError(f"{path / STATE} is damaged: {_ADVICE}.")
     return state
 
 
+def _digest(state: dict[str, Any]) -> str:
+    """Of what state.json says: a flipped byte in a number would otherwise pass for a number."""
+    return hashlib.sha256(dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+_NEEDED: dict[str, type] = {"step": int, "sha256": dict, "progress": dict, "ema_updates": int, "config": dict}
 _ADVICE = "restore it, or resume from an older checkpoint with --allow-older"
 
 
-def load(path: Path) -> Checkpoint:
-    """A checkpoint from its directory; the optimizer's file is read without unpickling code."""
-    state = verify(path)
+def load(path: Path, *, verified: bool = False) -> Checkpoint:
+    """A checkpoint from its directory; the optimizer's file is read without unpickling code.
+
+    `verified` spares hashing its files when that was done a moment ago.
+    """
+    state = read_state(path) if verified else verify(path)
     optimizer = torch.load(path / OPTIMIZER, map_location="cpu", weights_only=True)
     return Checkpoint(
         state["step"], load_tensors(path / WEIGHTS), load_tensors(path / AVERAGE), optimizer, state

@@ -1,9 +1,7 @@
-"""Taking a run up again, and starting one from the weights of another."""
+"""Taking a run up again, starting one from the weights of another, and branching one off to finish it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.io.files import sha256, write_json
+from simplax.io.files import sha256
 from simplax.train import checkpoint as checkpoints
 from simplax.train.checkpoint import Checkpoint
+from simplax.train.optimizer import Branch
+from simplax.train.run import Run
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
@@ -26,7 +26,7 @@ class Progress:
     """What a run remembers besides tensors: enough to write the same rows as if it had never stopped.
 
     `window_loss` and `window_scored` are sums since the last row of metrics, `loss` the last row's mean. `started_from`
-    says whose weights the run began with, if it did not begin with none.
+    says whose weights the run began with, if it did not begin with none; `branch` where it left that run to finish it.
     """
 
     step: int = 0
@@ -37,65 +37,14 @@ class Progress:
     seconds: float = 0.0
     precision: str = "float32"
     started_from: dict[str, str] | None = None
+    branch: Branch | None = None
 
-
-def settle_config(
-    directory: Path,
-    config: dict[str, Any],
-    modern: Callable[[dict[str, Any]], dict[str, Any]],
-    may_change: Collection[str] = (),
-) -> list[str]:
-    """Write the resolved config before step 0, or refuse to continue with a different one.
-
-    `modern` spells a stored config as this version would, so that a new option at its default changes no run. The
-    sections that `may_change` decide nothing about the weights: what differs in them is returned.
-    """
-    path = directory / "config.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            write_json(path, config)
-            return []
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"cannot use {directory} for a run ({error.strerror}): choose another directory."
-        ) from error
-    except json.JSONDecodeError:
-        raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
-    before, now = json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))
-    if changes := difference(_without(before, may_change), _without(now, may_change)):
-        advice = "choose another directory or undo"
-        if checkpoints.nothing_saved(directory):
-            advice = f"it has saved nothing yet, so remove {path} if nothing trains there, or undo"
-        raise UserError(
-            f"{directory} holds a run with another configuration, {advice}: " + "; ".join(changes)
-        )
-    return difference(before, now)
-
-
-def _without(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in names}
-
-
-def difference(old: Any, new: Any, path: str = "") -> list[str]:
-    """Where two plain configurations differ, one short line each."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        absent = "absent"
-        return [
-            line
-            for key in sorted(set(old) | set(new))
-            if old.get(key, absent) != new.get(key, absent)
-            for line in difference(
-                old.get(key, absent), new.get(key, absent), f"{path}.{key}" if path else key
-            )
-        ]
-    return [] if old == new else [f"{path or 'config'}: {_short(old)} -> {_short(new)}"]
-
-
-def _short(value: Any) -> str:
-    text = value if value == "absent" else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> Progress:
+        """What a checkpoint's state.json says."""
+        said = dict(state["progress"])
+        branch = said.pop("branch", None)
+        return Progress(**said, branch=None if branch is None else Branch(**branch))
 
 
 def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
@@ -103,6 +52,7 @@ def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Che
     state = {
         "seed": stepper.run.seed,
         "processes": stepper.world.size,
+        "steps": stepper.run.steps,
         "progress": asdict(progress),
         "ema_updates": stepper.ema.count,
         "config": config,
@@ -122,7 +72,9 @@ def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     put(stepper.ema.state_dict(), checkpoint.ema, stepper.denoiser)
     stepper.optimizers.load_state_dict(checkpoint.optimizer)
     stepper.ema.count = checkpoint.state["ema_updates"]
-    return Progress(**checkpoint.state["progress"])
+    progress = Progress.from_state(checkpoint.state)
+    stepper.optimizers.branch = progress.branch
+    return progress
 
 
 def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
@@ -131,6 +83,41 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     put(stepper.denoiser.state_dict(), weights, stepper.denoiser)
     put(stepper.ema.state_dict(), average, stepper.denoiser)
     stepper.ema.count = updates
+    return _named(source, file)
+
+
+def branch_from(stepper: Stepper, source: Path) -> Progress:
+    """Go on from a checkpoint of another run with everything it holds, while the learning rate falls to zero.
+
+    Steps are counted on from there, so data and noise are those the other run would have seen next.
+    """
+    file = _start_file(source)
+    if not (file.parent / checkpoints.STATE).exists():
+        raise UserError(
+            f"{source} has no optimizer to go on with: decay_from needs a run or a checkpoint of one."
+        )
+    loaded = checkpoints.load(file.parent)
+    branch = _branch(stepper.run, loaded.state, source)
+    restore(stepper, loaded)
+    stepper.optimizers.branch = branch
+    return Progress(branch.step, started_from=_named(source, file), branch=branch)
+
+
+def _branch(run: Run, state: dict[str, Any], source: Path) -> Branch:
+    step = state["step"]
+    if step < run.optimizer.warmup:
+        raise UserError(
+            f"{source} is at step {step}, inside the warm-up of {run.optimizer.warmup} steps: decay from a later one."
+        )
+    if run.steps <= step:
+        raise UserError(
+            f"{source} is at step {step} and steps are counted on from there: say --run.steps above {step}."
+        )
+    length = state.get("steps") or state["config"].get("run", {}).get("steps") or run.steps
+    return Branch(step, run.optimizer.factor(step, length, Progress.from_state(state).branch))
+
+
+def _named(source: Path, file: Path) -> dict[str, str]:
     # a model of the package has a name that holds on every machine; its path does not
     name = source.name if source.parent == _PACKAGED else str(source)
     return {"path": name, "sha256": sha256(file)}
@@ -142,7 +129,7 @@ def check_same_start(directory: Path, found: Path, source: Path) -> None:
     The same place is enough, for the source may have trained since, and so are the same weights at another place.
     Checkpoints of older versions do not know how their run began.
     """
-    progress = checkpoints.verify(found)["progress"]
+    progress = checkpoints.read_state(found)["progress"]
     if "started_from" not in progress:
         return
     began = progress["started_from"]
