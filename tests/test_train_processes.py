@@ -50,6 +50,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dropping = {"run": {"sharding": sharding}, "network": {"dropout": 0.2}}
         cut = {**dropping, "directory": str(root / f"{sharding}-cut")}
         jobs += [{**dropping, "directory": str(root / f"{sharding}-whole")}, {**cut, "stop_at": 5}, cut]
+    watched = {"run": {"sharding": "fsdp", **VALIDATED}, "network": {"dropout": 0.2}}
+    jobs.append({**watched, "directory": str(root / "fsdp-watched")})
+    late = {"run": {"sharding": "fsdp"}, "network": {"dropout": 0.2}, "asks_late": True}
+    jobs.append({**late, "directory": str(root / "fsdp-late")})
     stock = {"sharding": "fsdp", "optimizer": {"name": "muon"}}
     jobs.append({"directory": str(root / "stock"), "run": stock})
     jobs.append({"directory": str(root / "fsdp-half"), "run": {"sharding": "fsdp"}, "stop_at": 5})
@@ -81,6 +85,17 @@ def test_sharded_stock_muon_follows_the_curve_of_one(tmp_path: Path, pairs: Path
 @pytest.mark.parametrize("sharding", SHARDINGS)
 def test_two_processes_resume_bit_for_bit(pairs: Path, sharding: str) -> None:
     assert_same_run(pairs / f"{sharding}-whole", pairs / f"{sharding}-cut")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["fsdp-watched", "fsdp-late"])
+def test_sharded_weights_are_the_same_bits_validated_or_not_asked_at_once_or_late(
+    pairs: Path, other: str
+) -> None:
+    """Weights gathered for a look at the average must not be those of the next step."""
+    one, two = newest(pairs / "fsdp-whole"), newest(pairs / other)
+    for mine, its in ((one.weights, two.weights), (one.ema, two.ema)):
+        assert all(torch.equal(mine[name], its[name]) for name in mine)
 
 
 @pytest.mark.slow
