@@ -238,3 +238,22 @@ def test_settings_that_would_be_misread_are_refused() -> None:
         SimplaxMethod(concentration=PerToken(2.0))
     with pytest.raises(ValueError, match="its time power is 1"):
         adjusted(CANDI().sampler(), time_power=2.0)
+
+
+def test_an_export_that_fails_leaves_nothing_behind(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = from_pretrained(run)
+    whole.save_pretrained(tmp_path / "old")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for place in ("new", "old"):
+        with monkeypatch.context() as patch:
+            patch.setattr(hub, "write", full_disk)  # weights are written before the configuration
+            with pytest.raises(OSError, match="No space"):
+                replace(whole, config=replace(TOY, name="other")).save_pretrained(tmp_path / place)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before

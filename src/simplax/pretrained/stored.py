@@ -67,7 +67,7 @@ def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
     state = checkpoint.read_state(folder)
     config = load(run / CONFIG) if (run / CONFIG).is_file() else state["config"]
     parent = state["progress"].get("started_from")
-    return Stored(folder / _FILES[kind], kind, _config(run, config), run, parent)
+    return Stored(checkpoint.part(folder, _FILES[kind]), kind, _config(run, config), run, parent)
 
 
 def _exported(folder: Path, asked: str | None) -> Stored:

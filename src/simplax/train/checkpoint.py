@@ -4,6 +4,9 @@
     RUN/best                                a link to the best one, if the run validates
     RUN/checkpoints/step-000000123/         weights.safetensors, ema.safetensors, optimizer.pt, state.json
 
+Where the network is split over processes, the first three are directories (weights, ema, optimizer) of files that each
+process wrote of its own share; they are read by any number of processes, also by one.
+
 A checkpoint is written to a temporary sibling and renamed when every byte is on disk, so a kill at any moment leaves
 the previous ones as they were.
 """
@@ -13,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from json import dumps, loads
 from pathlib import Path
@@ -27,6 +31,7 @@ from torch import Tensor
 from simplax.errors import UserError
 from simplax.io.environment import versions
 from simplax.io.files import sha256, sync, write_json, write_tensors, write_text
+from simplax.train import shards
 
 FORMAT = "simplax-checkpoint-1"
 WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
@@ -45,47 +50,70 @@ class Checkpoint:
     state: dict[str, Any]
 
 
+class Pending:
+    """A checkpoint under way: files go to `folder`, and `publish` makes it the newest of its run.
+
+    The first process creates and publishes it, all of them may write.
+    """
+
+    def __init__(self, run: Path, step: int) -> None:
+        self.run, self.step = run, step
+        self.final = run / "checkpoints" / _name(step)
+        self.folder = self.final.with_name(f"{_TEMPORARY}{self.final.name}")
+
+    def create(self) -> None:
+        with self.reported():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            _clean(self.folder.parent)
+            self.folder.mkdir()
+
+    @contextmanager
+    def reported(self) -> Iterator[None]:
+        """One sentence for whatever keeps a checkpoint from being written."""
+        try:
+            yield
+        except (OSError, SafetensorError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise UserError(
+                f"could not save {self.final} ({reason}): make room or allow writing there, then resume; earlier "
+                "checkpoints are intact."
+            ) from error
+
+    def publish(
+        self,
+        state: dict[str, Any],
+        hashes: dict[str, str],
+        *,
+        keep: int,
+        keep_every: int = 0,
+        best: bool = False,
+    ) -> Path:
+        """Describe the files, rename the directory, point `latest` (and `best`) at it, and drop older ones."""
+        with self.reported():
+            head = {"format": FORMAT, "step": self.step, "versions": versions(), "sha256": hashes}
+            told = loads(dumps({**head, **state}))  # as it will be read
+            write_json(self.folder / STATE, {**told, "digest": _digest(told)})
+            _replace_directory(self.folder, self.final)
+            write_text(self.run / "latest", self.final.name + "\n")
+            if best:
+                _link(self.run / "best", self.final)
+        _prune(self.run, self.step, keep, keep_every)
+        return self.final
+
+
 def save(run: Path, checkpoint: Checkpoint, *, keep: int, keep_every: int = 0, best: bool = False) -> Path:
     """Write a checkpoint, point `latest` (and `best`) at it, and drop all but the `keep` newest and the best.
 
     Those of every multiple of `keep_every` steps stay too.
     """
-    folder = run / "checkpoints"
-    final = folder / _name(checkpoint.step)
-    temporary = folder / f"{_TEMPORARY}{final.name}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _clean(folder)
-        _write(temporary, checkpoint)
-        _replace_directory(temporary, final)
-        write_text(run / "latest", final.name + "\n")
-        if best:
-            _link(run / "best", final)
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(
-            f"could not save {final} ({reason}): make room or allow writing there, then resume; earlier checkpoints "
-            "are intact."
-        ) from error
-    _prune(run, checkpoint.step, keep, keep_every)
-    return final
-
-
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    folder.mkdir()
-    write_tensors(folder / WEIGHTS, checkpoint.weights)
-    write_tensors(folder / AVERAGE, checkpoint.ema)
-    _write_optimizer(folder / OPTIMIZER, checkpoint.optimizer)
-    hashes = {name: sha256(folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
-    state = {
-        "format": FORMAT,
-        "step": checkpoint.step,
-        "versions": versions(),
-        "sha256": hashes,
-        **checkpoint.state,
-    }
-    state = loads(dumps(state))  # as it will be read
-    write_json(folder / STATE, {**state, "digest": _digest(state)})
+    pending = Pending(run, checkpoint.step)
+    pending.create()
+    with pending.reported():
+        write_tensors(pending.folder / WEIGHTS, checkpoint.weights)
+        write_tensors(pending.folder / AVERAGE, checkpoint.ema)
+        _write_optimizer(pending.folder / OPTIMIZER, checkpoint.optimizer)
+        hashes = {name: sha256(pending.folder / name) for name in (WEIGHTS, AVERAGE, OPTIMIZER)}
+    return pending.publish(checkpoint.state, hashes, keep=keep, keep_every=keep_every, best=best)
 
 
 def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:
@@ -187,10 +215,11 @@ def _pointed(pointer: Path) -> str:
 def verify(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
     """The state of a checkpoint whose files are all there and unchanged; with `only`, these of them."""
     state = read_state(path)
+    wanted = None if only is None else {_stem(name) for name in only}
     for name, expected in state["sha256"].items():
         if not (path / name).is_file():
             raise UserError(f"{path / name} is missing: {_ADVICE}.")
-        if (only is None or name in only) and sha256(path / name) != expected:
+        if (wanted is None or _stem(name) in wanted) and sha256(path / name) != expected:
             raise UserError(f"{path / name} is truncated or was changed after it was saved: {_ADVICE}.")
     return state
 
@@ -232,10 +261,29 @@ def load(path: Path, *, verified: bool = False) -> Checkpoint:
     `verified` spares hashing its files when that was done a moment ago.
     """
     state = read_state(path) if verified else verify(path)
-    optimizer = torch.load(path / OPTIMIZER, map_location="cpu", weights_only=True)
-    return Checkpoint(
-        state["step"], load_tensors(path / WEIGHTS), load_tensors(path / AVERAGE), optimizer, state
-    )
+    weights, ema = (load_tensors(part(path, name)) for name in (WEIGHTS, AVERAGE))
+    optimizer: dict[str, dict[str, Tensor]] = {}
+    if split(path):
+        for name, value in shards.read_whole(part(path, OPTIMIZER)).items():
+            parameter, _, key = name.rpartition("/")
+            optimizer.setdefault(parameter, {})[key] = value
+    else:
+        optimizer = torch.load(path / OPTIMIZER, map_location="cpu", weights_only=True)
+    return Checkpoint(state["step"], weights, ema, optimizer, state)
+
+
+def split(path: Path) -> bool:
+    """Whether a checkpoint was written by the processes of a sharded run, each its share."""
+    return (path / _stem(WEIGHTS)).is_dir()
+
+
+def part(path: Path, name: str) -> Path:
+    """Where one kind of tensors of a checkpoint is: a file, or a directory of shards."""
+    return path / _stem(name) if split(path) else path / name
+
+
+def _stem(name: str) -> str:
+    return name.partition("/")[0].partition(".")[0]
 
 
 def check_digest(file: Path) -> None:
@@ -251,6 +299,9 @@ def check_digest(file: Path) -> None:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, or of a directory of shards."""
+    if path.is_dir():
+        return shards.read_whole(path)
     try:
         return load_file(path)
     except FileNotFoundError:

@@ -32,7 +32,7 @@ from simplax.train.identity import (
 )
 from simplax.train.interrupt import Interrupt
 from simplax.train.metrics import truncate
-from simplax.train.resume import Progress, branch_from, check_same_start, restore, start_from
+from simplax.train.resume import Progress, branch_from, check_same_start, resume_from, start_from
 from simplax.train.run import Run
 from simplax.train.session import Result, Session
 from simplax.train.step import Stepper
@@ -187,7 +187,7 @@ def _begin(
     stepper = Stepper(method, denoiser, source, run, world)
     progress = Progress()
     if start.found is not None:
-        progress = restore(stepper, checkpoints.load(start.found, verified=True))
+        progress = resume_from(stepper, start.found)
         if start.settled.changed("validation_batches"):
             progress.best = None  # scores of other samples do not compare
     elif init_from is not None and decay_from:

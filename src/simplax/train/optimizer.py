@@ -133,14 +133,32 @@ class Optimizers:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Whole (unsharded) tensors on the CPU, by parameter name; every process must call it."""
+    def state_dict(self, gather: bool = True) -> dict[str, dict[str, Tensor]]:
+        """Whole (unsharded) tensors on the CPU, by parameter name, or with `gather=False` as they are.
+
+        Every process must call it.
+        """
         states = {parameter: state for part in self.parts for parameter, state in part.state.items()}
         return {
-            name: {key: full(value) for key, value in states[parameter].items()}
+            name: {key: full(value) if gather else value for key, value in states[parameter].items()}
             for name, parameter in self.parameters.items()
             if parameter in states
         }
+
+    def empty_state(
+        self, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]
+    ) -> dict[str, dict[str, Tensor]]:
+        """Room for a state whose entries, named `parameter/key`, have these shapes, split as the parameters are."""
+        state: dict[str, dict[str, Tensor]] = {}
+        for entry, (shape, dtype) in shapes.items():
+            name, _, key = entry.rpartition("/")
+            parameter = self.parameters.get(name)
+            if parameter is None:
+                raise UserError(f"the optimizer state belongs to another network: it names {name}.")
+            same = shape == tuple(parameter.shape)
+            room = torch.empty_like(parameter, dtype=dtype) if same else torch.empty(shape, dtype=dtype)
+            state.setdefault(name, {})[key] = room.detach()
+        return state
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         owner = {p: part for part in self.parts for group in part.param_groups for p in group["params"]}

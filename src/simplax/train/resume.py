@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from simplax.errors import UserError
 from simplax.io.files import sha256
 from simplax.train import checkpoint as checkpoints
+from simplax.train import shards
 from simplax.train.checkpoint import Checkpoint
 from simplax.train.optimizer import Branch
 from simplax.train.run import Run
@@ -47,9 +48,9 @@ class Progress:
         return Progress(**said, branch=None if branch is None else Branch(**branch))
 
 
-def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
-    """A checkpoint of this moment; every process must call it."""
-    state = {
+def describe(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> dict[str, Any]:
+    """Everything about this moment that is not a tensor."""
+    return {
         "seed": stepper.run.seed,
         "processes": stepper.world.size,
         "steps": stepper.run.steps,
@@ -57,13 +58,51 @@ def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Che
         "ema_updates": stepper.ema.count,
         "config": config,
     }
+
+
+def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
+    """A checkpoint of this moment, of a network that every process holds whole."""
     return Checkpoint(
         progress.step,
         {name: full(value) for name, value in stepper.denoiser.state_dict().items()},
         {name: full(value) for name, value in stepper.ema.state_dict().items()},
         stepper.optimizers.state_dict(),
-        state,
+        describe(stepper, progress, config),
     )
+
+
+def write_split(stepper: Stepper, folder: Path) -> dict[str, str]:
+    """Every process writes its share of weights, average and optimizer to `folder`; the digests of the files."""
+    state = stepper.optimizers.state_dict(gather=False)
+    parts = {
+        "weights": stepper.denoiser.state_dict(),
+        "ema": stepper.ema.state_dict(),
+        "optimizer": {
+            f"{name}/{key}": value for name, values in state.items() for key, value in values.items()
+        },
+    }
+    return shards.write(folder, parts, stepper.world)
+
+
+def resume_from(stepper: Stepper, path: Path) -> Progress:
+    """Go on from a verified checkpoint; a network that is split takes shards without seeing the whole."""
+    if not (stepper.sharded and checkpoints.split(path)):
+        return restore(stepper, checkpoints.load(path, verified=True))
+    state = checkpoints.read_state(path)
+    for name, places in (
+        (checkpoints.WEIGHTS, stepper.denoiser.state_dict()),
+        (checkpoints.AVERAGE, stepper.ema.state_dict()),
+    ):
+        folder = checkpoints.part(path, name)
+        fits(places, {key: shape for key, (shape, _) in shards.shapes(folder).items()}, stepper.denoiser)
+        shards.read_into(folder, places)
+    folder = checkpoints.part(path, checkpoints.OPTIMIZER)
+    values = stepper.optimizers.empty_state(shards.shapes(folder))
+    shards.read_into(
+        folder, {f"{name}/{key}": v for name, inner in values.items() for key, v in inner.items()}
+    )
+    stepper.optimizers.load_state_dict(values)
+    return _progress(stepper, state)
 
 
 def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
@@ -71,8 +110,12 @@ def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     put(stepper.denoiser.state_dict(), checkpoint.weights, stepper.denoiser)
     put(stepper.ema.state_dict(), checkpoint.ema, stepper.denoiser)
     stepper.optimizers.load_state_dict(checkpoint.optimizer)
-    stepper.ema.count = checkpoint.state["ema_updates"]
-    progress = Progress.from_state(checkpoint.state)
+    return _progress(stepper, checkpoint.state)
+
+
+def _progress(stepper: Stepper, state: dict[str, Any]) -> Progress:
+    stepper.ema.count = state["ema_updates"]
+    progress = Progress.from_state(state)
     stepper.optimizers.branch = progress.branch
     return progress
 
@@ -96,9 +139,8 @@ def branch_from(stepper: Stepper, source: Path) -> Progress:
         raise UserError(
             f"{source} has no optimizer to go on with: decay_from needs a run or a checkpoint of one."
         )
-    loaded = checkpoints.load(file.parent)
-    branch = _branch(stepper.run, loaded.state, source)
-    restore(stepper, loaded)
+    branch = _branch(stepper.run, checkpoints.verify(file.parent), source)
+    resume_from(stepper, file.parent)
     stepper.optimizers.branch = branch
     return Progress(branch.step, started_from=_named(source, file), branch=branch)
 
@@ -149,7 +191,7 @@ def _start_file(source: Path) -> Path:
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
     found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
-    return (source if found is None else found) / checkpoints.WEIGHTS
+    return source / checkpoints.WEIGHTS if found is None else checkpoints.part(found, checkpoints.WEIGHTS)
 
 
 def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
@@ -166,15 +208,20 @@ def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor
 @torch.no_grad()
 def put(places: dict[str, Tensor], values: dict[str, Tensor], denoiser: nn.Module) -> None:
     """Copy whole tensors into (possibly sharded) ones of the same names and shapes."""
-    if missing := sorted(set(places) ^ set(values)):
+    fits(places, {name: tuple(value.shape) for name, value in values.items()}, denoiser)
+    for name, place in places.items():
+        local(place).copy_(local(shard_like(values[name], place)))
+
+
+def fits(places: dict[str, Tensor], shapes: dict[str, tuple[int, ...]], denoiser: nn.Module) -> None:
+    """Refuse weights of other names or shapes."""
+    if missing := sorted(set(places) ^ set(shapes)):
         raise UserError(
             f"these weights are of another architecture: {missing[0]} is in one network and not in the other."
         )
     for name, place in places.items():
-        if place.shape != values[name].shape:
-            raise UserError(_mismatch(name, tuple(values[name].shape), tuple(place.shape), denoiser))
-    for name, place in places.items():
-        local(place).copy_(local(shard_like(values[name], place)))
+        if tuple(place.shape) != shapes[name]:
+            raise UserError(_mismatch(name, shapes[name], tuple(place.shape), denoiser))
 
 
 def _mismatch(name: str, stored: tuple[int, ...], wanted: tuple[int, ...], denoiser: nn.Module) -> str:

@@ -18,7 +18,7 @@ from simplax.train import checkpoint as checkpoints
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics
-from simplax.train.resume import Progress, collect
+from simplax.train.resume import Progress, collect, describe, write_split
 from simplax.train.step import NonFinite, Outcome, Stepper, micro_batches
 from simplax.train.validation import Metric, score, validate
 from simplax.typing import Source
@@ -160,14 +160,23 @@ class Session:
 
     def _save(self, best: bool) -> None:
         self._settle_window()
-        gathered = collect(self.stepper, self.progress, self.config)
-        self.world.on_main(lambda: self._write_checkpoint(gathered, best))
+        kept: Any = {"keep": self.run.keep, "keep_every": self.run.keep_every, "best": best}
+        self.world.on_main(lambda: None if self.lock is None else self.lock.check())
+        if self.stepper.sharded:
+            self._save_split(kept)
+            return
+        if self.world.main:
+            gathered = collect(self.stepper, self.progress, self.config)
+        self.world.on_main(lambda: str(checkpoints.save(self.directory, gathered, **kept)))
 
-    def _write_checkpoint(self, gathered: checkpoints.Checkpoint, best: bool) -> None:
-        if self.lock is not None:
-            self.lock.check()
-        keep, keep_every = self.run.keep, self.run.keep_every
-        checkpoints.save(self.directory, gathered, keep=keep, keep_every=keep_every, best=best)
+    def _save_split(self, kept: Any) -> None:
+        """Each process writes its own share; the first makes the directory and gives it its name."""
+        pending = checkpoints.Pending(self.directory, self.progress.step)
+        self.world.on_main(pending.create)
+        with pending.reported():
+            hashes = write_split(self.stepper, pending.folder)
+        state = describe(self.stepper, self.progress, self.config)
+        self.world.on_main(lambda: str(pending.publish(state, hashes, **kept)))
 
     def _non_finite(self, step: int) -> UserError:
         """Save what this process was training on, for whoever wants to know why."""

@@ -26,7 +26,9 @@ def full(tensor: Tensor) -> Tensor:
 
 
 def shard_like(unsplit: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, which every process holds, split and placed as `like` is."""
+    """A whole tensor, which every process holds, split and placed as `like` is; one that is split stays as it is."""
+    if isinstance(unsplit, DTensor):
+        return unsplit
     unsplit = unsplit.to(like.device)
     if isinstance(like, DTensor):
         return distribute_tensor(unsplit, like.device_mesh, like.placements, src_data_rank=None)

@@ -84,12 +84,12 @@ class Stepper:
         self.denoiser, self.source, self.run, self.world = denoiser, source, run, world
         self.batches = Prefetch(self._parts, run.steps, world.device)
         world.broadcast(denoiser)
-        sharded = run.sharding == "fsdp" and world.size > 1
-        if sharded:
+        self.sharded = run.sharding == "fsdp" and world.size > 1
+        if self.sharded:
             shard(denoiser, world)
         called: Any = torch.compile(denoiser) if run.compile else denoiser
         self.objective: nn.Module = Objective(method, called)
-        if world.size > 1 and not sharded:
+        if world.size > 1 and not self.sharded:
             has_unused = self._has_unused(Objective(method, denoiser))
             self.objective = replicate(self.objective, world, has_unused)
         self.optimizers = run.optimizer.build(denoiser)
