@@ -78,7 +78,7 @@ def launch(
     directory = Path(directory)
     if init_from is not None:
         _check_start(config, Path(init_from))
-    samples = [KeepSamples(config, directory)] if config.run.sample_every else []
+    samples = [KeepSamples(config, directory, hooks=hooks)] if config.run.sample_every else []
     return train(
         config.method,
         build(config),

@@ -14,8 +14,9 @@ import torch
 from simplax.errors import UserError
 from simplax.io.files import write_tensors
 from simplax.io.lock import Lock
+from simplax.io.manifest import environment
 from simplax.train import checkpoint as checkpoints
-from simplax.train.hooks import Hook, SampleHook
+from simplax.train.hooks import BeginHook, Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics
 from simplax.train.resume import Progress, collect, describe, write_split
@@ -62,6 +63,9 @@ class Session:
 
     def train(self, interrupt: Interrupt, quiet: bool) -> Result:
         progress, run = self.progress, self.run
+        for hook in self.hooks if self.world.main else ():
+            if isinstance(hook, BeginHook):
+                hook.begin(self.config, {**environment(), "started_from": progress.started_from})
         if progress.step == (0 if progress.branch is None else progress.branch.step):
             device = str(self.world.device)
             self._write({"precision": progress.precision, "device": device, "processes": self.world.size})
