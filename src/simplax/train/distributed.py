@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import warnings
@@ -97,6 +98,7 @@ def connect(device: str = "auto") -> Iterator[World]:
         together = False
         raise
     finally:
+        gc.collect()  # wrappers around the network talk to the others while they are taken down
         if together:  # a process that leaves while another still talks to it can abort that one
             dist.barrier()
         if not joined:

@@ -91,7 +91,10 @@ def settle_config(
         ) from error
     except ValueError:
         raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
-    before = json.loads(json.dumps(modern(stored)))
+    try:
+        before = json.loads(json.dumps(modern(stored)))
+    except UserError as error:
+        raise UserError(f"{path} is damaged or of another version of simplax: {error}") from error
     now = _same_precision(before, json.loads(json.dumps(config)))
     changes = difference(before, now)
     free = (*may_change, *(f"run.{name}" for name in OPERATIONS))

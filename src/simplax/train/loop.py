@@ -96,13 +96,18 @@ def train(
                 )
             )
             denoiser.to(world.device)
-            stepper, progress = _begin(method, denoiser, source, run, world, start, init_from, decay_from)
-            for line in _told(directory, start, stepper, progress):
-                tell(line)
-            session = Session(
-                method, stepper, progress, directory, start.settled.config, validation, metric, hooks, lock
-            )
-            return session.train(interrupt, quiet)
+
+            def session() -> Result:
+                """A frame of its own: what holds on to the other processes is gone when they part."""
+                stepper, progress = _begin(method, denoiser, source, run, world, start, init_from, decay_from)
+                for line in _told(directory, start, stepper, progress):
+                    tell(line)
+                settled = start.settled.config
+                return Session(
+                    method, stepper, progress, directory, settled, validation, metric, hooks, lock
+                ).train(interrupt, quiet)
+
+            return session()
 
 
 def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
