@@ -4,6 +4,7 @@
 #   make demo        train 4x4 Sudoku from scratch, measure it, then watch the bundled model solve 9x9
 #   make test        run the tests                     (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
 #   make test-training  also train each method for minutes to a stated quality
+#   make test-faults kill, damage, fill and forbid at random, and see that nothing good is lost (some minutes)
 #   make lint        ruff and mypy
 #   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
 #   make reference   write again what `simplax train RECIPE --help` shows, after a change of recipes or settings
@@ -16,6 +17,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FAULT_ARGS ?=
 # Test processes. Each one keeps torch to a single thread, which suits small tensors and leaves the machine usable.
 WORKERS ?= 2
 
@@ -28,7 +30,7 @@ INSTALLED_MOLECULES := $(VENV)/.installed-molecules
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-training lint bench reference docs clean
+.PHONY: help demo test test-training test-faults lint bench reference docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,6 +43,9 @@ test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
 
 test-training: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m training $(PYTEST_ARGS)
+
+test-faults: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(PY) tests/faults/campaign.py $(FAULT_ARGS)
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

@@ -65,12 +65,18 @@ def test_train_sample_evaluate_plot(here: Path, capsys: pytest.CaptureFixture[st
     assert Path(drawing["image"]).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_command_continues_and_another_is_refused(
+def test_the_same_command_continues_a_longer_one_goes_on_and_another_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(capsys, *SMOKE)
     assert answer(capsys, *SMOKE, "--resume")["step"] == 5
-    assert "run.steps: 5 -> 9" in complaint(capsys, *SMOKE, "--run.steps", "9")
+    assert (
+        answer(capsys, *SMOKE, "--run.steps", "9", "--name", "longer", "--out", "runs/toy-simplax-smoke")[
+            "step"
+        ]
+        == 9
+    )
+    assert "run.seed: 1 -> 2" in complaint(capsys, *SMOKE, "--run.seed", "2")
     assert "already holds a run" in complaint(capsys, *SMOKE, "--fresh")
     assert "contradict" in complaint(capsys, *SMOKE, "--fresh", "--resume")
     assert "no run to resume" in complaint(capsys, *SMOKE, "--resume", "--out", "elsewhere")

@@ -13,16 +13,19 @@ from safetensors.torch import load_file
 
 from simplax import recipes
 from simplax.cli import main
+from simplax.concentration import PerToken
 from simplax.config.run import SamplingDefaults, Unconditional
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, compiled
-from simplax.methods import MDLM, METHODS, UDLM, Duo
+from simplax.methods import CANDI, MDLM, METHODS, UDLM, Duo
+from simplax.methods import Simplax as SimplaxMethod
 from simplax.pretrained import model as hub
 from simplax.pretrained.model import Model, from_pretrained
 from simplax.processes.masked import MaskedProcess
 from simplax.recipes.launch import build, launch, repeats
 from simplax.samplers import Ancestral, Psi, Simplax, sample
+from simplax.samplers.adjust import adjusted
 from simplax.train import resume
 from sudoku_models import Arbitrary, model
 
@@ -225,3 +228,29 @@ def test_samplers_of_another_process_are_refused() -> None:
         method.check_sampler(Psi())
     with pytest.raises(ValueError, match="choose a sampler of its own"):
         sample(lambda z, t: z, (1, 2), sampler=Ancestral(), process=MaskedProcess, vocab_size=3, num_steps=1)
+
+
+def test_settings_that_would_be_misread_are_refused() -> None:
+    with pytest.raises(ValueError, match="counts the steps of a sampler"):
+        SimplaxMethod(concentration=PerToken(2.0))
+    with pytest.raises(ValueError, match="its time power is 1"):
+        adjusted(CANDI().sampler(), time_power=2.0)
+
+
+def test_an_export_that_fails_leaves_nothing_behind(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = from_pretrained(run)
+    whole.save_pretrained(tmp_path / "old")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for place in ("new", "old"):
+        with monkeypatch.context() as patch:
+            patch.setattr(hub, "write", full_disk)  # weights are written before the configuration
+            with pytest.raises(OSError, match="No space"):
+                replace(whole, config=replace(TOY, name="other")).save_pretrained(tmp_path / place)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before

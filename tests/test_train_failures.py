@@ -18,8 +18,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from simplax.errors import UserError
+from simplax.methods.uniform import UDLM
 from simplax.train import checkpoint as checkpoints
-from test_train_toy import SHORT, ToySource, assert_same_run, fit, newest, toy
+from simplax.train.distributed import World
+from simplax.train.step import NonFinite, Stepper
+from test_train_toy import _INIT, SHORT, ToySource, ask_late, assert_same_run, fit, newest, toy
 
 
 def one_sentence(error: pytest.ExceptionInfo[UserError]) -> bool:
@@ -127,6 +130,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_train_toy import fit, toy
 from simplax.errors import UserError
+from simplax.methods.uniform import UDLM
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     fit(Path(sys.argv[1]), toy(width=64))
@@ -168,6 +172,42 @@ def test_a_non_finite_loss_names_the_step_and_saves_the_batch(tmp_path: Path) ->
     assert batch["counters"].tolist() == list(range(24, 32))
     assert torch.equal(batch["tokens"], ToySource().batch(batch["counters"]).tokens)
     assert newest(tmp_path).step == 2
+
+
+def test_numbers_that_are_not_finite_stop_the_weights_before_anybody_asks(tmp_path: Path) -> None:
+    """As on a GPU: the device leaves the update out by itself, and the next look names the step it happened at."""
+    stepper = Stepper(UDLM(), Exploding(calls=3), ToySource(), SHORT, World(0, 1, torch.device("cpu")))
+    stepper.asks_at_once = False
+    for step in range(3):
+        stepper(step, False)
+    stepper.check()
+    before = [p.clone() for p in stepper.denoiser.parameters()]
+    moments = {
+        name: {k: v.clone() for k, v in s.items()} for name, s in stepper.optimizers.state_dict().items()
+    }
+    stepper(3, False)
+    stepper.denoiser.calls = 99  # finite again: still nothing moves
+    stepper(4, False)
+    assert all(map(torch.equal, stepper.denoiser.parameters(), before))
+    for name, state in stepper.optimizers.state_dict().items():
+        assert all(torch.equal(value, moments[name][key]) for key, value in state.items())
+    with pytest.raises(NonFinite) as error:
+        stepper.check()
+    assert error.value.step == 3
+
+
+@pytest.mark.parametrize("every", ["log_every", "save_every", "validate_every", "sample_every"])
+def test_a_late_question_comes_before_anything_is_written(tmp_path: Path, every: str) -> None:
+    ask_late()
+    never = {"log_every": 99, "save_every": 0}
+    run = replace(SHORT, steps=99, **{**never, every: 6})
+    try:
+        with pytest.raises(UserError, match="not finite at step 3") as error:
+            fit(tmp_path, Exploding(calls=3), run)
+    finally:
+        Stepper.__init__ = _INIT  # type: ignore[method-assign]
+    assert one_sentence(error) and not checkpoints.stored(tmp_path)
+    assert load_file(next(tmp_path.glob("nonfinite-*")))["counters"].tolist() == list(range(24, 32))
 
 
 def test_data_of_another_vocabulary_is_refused(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from simplax.train import Optimizer
 from simplax.train import precision as precisions
 from simplax.train.distributed import World
 from simplax.train.ema import EMA
-from simplax.train.optimizer import is_block_matrix, normalise_and_clip
-from simplax.train.resume import difference
+from simplax.train.identity import difference
+from simplax.train.optimizer import Branch, is_block_matrix, normalise_and_clip
 from simplax.train.step import dropout_seed, micro_batches
 from test_train_toy import SHORT, ToySource, toy
 
@@ -74,6 +74,13 @@ def test_warm_up_starts_at_zero_and_the_rate_is_constant_after_it() -> None:
 
 def test_decays_end_where_they_say() -> None:
     cosine, linear = Optimizer(warmup=10, decay="cosine"), Optimizer(warmup=10, decay="linear")
+    wsd = Optimizer(warmup=10, decay="wsd", decay_share=0.2)
+    assert [wsd.factor(step, 110) for step in (5, 10, 50, 90, 100, 110)] == pytest.approx(
+        [0.5, 1, 1, 1, 0.5, 0], abs=1e-12
+    )
+    assert wsd.factor(90, 1_000_000) == 1.0  # until its decay it does not know its length
+    branch = Branch(40, 0.5)
+    assert [linear.factor(step, 80, branch) for step in (40, 60, 80)] == [0.5, 0.25, 0.0]
     assert cosine.factor(10, 110) == pytest.approx(1.0) and cosine.factor(110, 110) == pytest.approx(0.1)
     assert cosine.factor(60, 110) == pytest.approx(0.55)
     assert linear.factor(60, 110) == pytest.approx(0.5) and linear.factor(110, 110) == 0.0
@@ -161,14 +168,18 @@ def test_dropout_seeds_do_not_repeat() -> None:
     assert len(set(seeds)) == 8**3
 
 
-def test_auto_precision_is_the_faster_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_precision_is_a_rule_and_not_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
     denoiser = Denoiser(vocab_size=7, length=4, architecture=PRESETS["cpu-nano"], time=lambda t: t)
-    for fastest in (torch.float32, torch.bfloat16):
-        monkeypatch.setattr(precisions, "matmul_rate", lambda dtype, device: float(dtype == fastest))  # noqa: B023
-        chosen = precisions.choose("auto", denoiser, CPU)
-        assert getattr(torch, chosen) == fastest
-        precisions.apply(chosen, denoiser)
-        assert denoiser.autocast == (torch.bfloat16 if fastest == torch.bfloat16 else None)
+    monkeypatch.setattr(precisions, "matmul_rate", lambda *_: pytest.fail("nothing is measured"))
+    for device, has, expected in (
+        (CPU, True, "float32"),
+        (torch.device("cuda"), True, "bfloat16"),
+        (torch.device("cuda"), False, "float32"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)  # noqa: B023
+        assert precisions.choose("auto", denoiser, device) == expected
+        precisions.apply(expected, denoiser)
+        assert denoiser.autocast == (torch.bfloat16 if expected == "bfloat16" else None)
 
 
 def test_a_foreign_network_stays_float32() -> None:
@@ -185,5 +196,9 @@ def test_matmul_rate_is_a_rate() -> None:
 def test_difference_names_every_change() -> None:
     old = {"run": {"steps": 5, "seed": 1}, "method": {"kind": "udlm"}, "gone": 1}
     new = {"run": {"steps": 6, "seed": 1}, "method": {"kind": "udlm"}, "added": [1, 2]}
-    assert difference(old, new) == ["added: absent -> [1, 2]", "gone: 1 -> absent", "run.steps: 5 -> 6"]
+    assert [str(change) for change in difference(old, new)] == [
+        "added: absent -> [1, 2]",
+        "gone: 1 -> absent",
+        "run.steps: 5 -> 6",
+    ]
     assert difference(old, old) == []

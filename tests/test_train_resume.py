@@ -96,16 +96,13 @@ def test_killed_inside_a_save(tmp_path: Path, uninterrupted: Path, point: str, l
 def test_a_signal_saves_and_exits_130(tmp_path: Path, uninterrupted: Path, number: signal.Signals) -> None:
     stopped = in_a_process(tmp_path, signal_at=2, signal=int(number))
     assert stopped.returncode == 130, stopped.stderr
-    assert newest(tmp_path).step in (3, 4)  # the step that was running is finished first
+    assert newest(tmp_path).step in (
+        2,
+        3,
+    )  # data is made one step ahead, and the step that was running is finished
     assert "Traceback" not in stopped.stderr
     work({**DROPPING, "directory": tmp_path})
     assert_same_run(uninterrupted, tmp_path)
-
-
-def test_another_config_is_refused_with_the_difference(tmp_path: Path) -> None:
-    fit(tmp_path, config={"run": {"steps": 6}})
-    with pytest.raises(UserError, match=r"run\.steps: 6 -> 7"):
-        fit(tmp_path, config={"run": {"steps": 7}})
 
 
 def test_the_config_is_written_before_the_first_step(tmp_path: Path) -> None:

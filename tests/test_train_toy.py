@@ -24,6 +24,7 @@ from simplax.random import Keys
 from simplax.train import Optimizer, Result, Run, train
 from simplax.train import checkpoint as checkpoints
 from simplax.train import metrics as metric_rows
+from simplax.train.step import Stepper
 from simplax.typing import Batch
 
 VOCAB, LENGTH = 5, 6
@@ -209,6 +210,8 @@ def work(job: dict[str, Any]) -> None:
         _patch_save(*job["kill_in_save"])
     validation = ToySource() if run.validate_every else None
     denoiser = toy(**job.get("network", {}))
+    if job.get("asks_late"):
+        ask_late()
     rounded = torch.optim._muon._zeropower_via_newtonschulz
     if job.get("float32_muon"):
         torch.optim._muon._zeropower_via_newtonschulz = float32_orthogonal
@@ -223,6 +226,8 @@ def work(job: dict[str, Any]) -> None:
             job["directory"],
             validation=validation,
             config={},
+            init_from=job.get("init_from"),
+            decay_from=job.get("decay_from", False),
             device="cpu",
         )
     except Stop:
@@ -230,6 +235,20 @@ def work(job: dict[str, Any]) -> None:
     finally:
         torch.set_num_threads(threads)
         torch.optim._muon._zeropower_via_newtonschulz = rounded
+        Stepper.__init__ = _INIT  # type: ignore[method-assign]
+
+
+_INIT = Stepper.__init__
+
+
+def ask_late() -> None:
+    """Let steps behave as on a GPU: whether numbers are finite is asked only when somebody looks."""
+
+    def late(self: Stepper, *arguments: Any) -> None:
+        _INIT(self, *arguments)
+        self.asks_at_once = False
+
+    Stepper.__init__ = late  # type: ignore[method-assign]
 
 
 def main(jobs: list[dict[str, Any]]) -> None:

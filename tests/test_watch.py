@@ -117,6 +117,7 @@ def test_a_missing_tracker_is_told_before_anything_is_trained(
 def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With stand-ins for both packages, which need not be installed."""
     got: dict[str, list[Any]] = {"tensorboard": [], "wandb": []}
+    texts: dict[str, list[Any]] = {"tensorboard": [], "wandb": []}
 
     class Writer:
         def __init__(self, directory: str, purge_step: int) -> None:
@@ -125,11 +126,23 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def add_scalar(self, name: str, value: float, step: int) -> None:
             got["tensorboard"].append((name, step))
 
+        def add_text(self, name: str, text: str, step: int) -> None:
+            texts["tensorboard"].append((name, text, step))
+
         def flush(self) -> None: ...
 
+    class Settings(dict[str, Any]):
+        def update(self, values: dict[str, Any], allow_val_change: bool) -> None:  # type: ignore[override]
+            super().update(values)
+
     class Remote:
-        def log(self, values: dict[str, float], step: int) -> None:
-            got["wandb"].extend((name, step) for name in values)
+        config = Settings()
+
+        def log(self, values: dict[str, Any], step: int) -> None:
+            if "samples" in values:
+                texts["wandb"] += values["samples"]["data"]
+            else:
+                got["wandb"].extend((name, step) for name in values)
 
     identities = []
 
@@ -140,17 +153,33 @@ def test_rows_reach_the_trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     fakes: dict[str, dict[str, Any]] = {
         "torch.utils.tensorboard": {"SummaryWriter": Writer},
-        "wandb": {"init": init},
+        "wandb": {"init": init, "Table": dict},
     }
     for module, members in fakes.items():
         fake = ModuleType(module)
         fake.__dict__.update(members)
         monkeypatch.setitem(sys.modules, module, fake)
     monkeypatch.chdir(tmp_path)
-    flags = ["--smoke", "--out", "runs/x", "--tensorboard", "--wandb", "mine", "--json"]
+    flags = [
+        "--smoke",
+        "--out",
+        "runs/x",
+        "--tensorboard",
+        "--wandb",
+        "mine",
+        "--json",
+        "--run.sample-every",
+        "5",
+    ]
     assert main(["train", "toy-udlm", *flags]) == 0
     assert got["tensorboard"] == got["wandb"]
     assert {("loss", 1), ("loss", 5), ("validation_loss", 5)} <= set(got["wandb"])
+    kept = [row["text"] for row in read(Path("runs/x/samples.jsonl"))]
+    assert texts["wandb"] == [[5, number, text] for number, text in enumerate(kept)] and len(kept) == 4
+    written = {name: text for name, text, _ in texts["tensorboard"]}
+    assert [written[f"sample {number}"].strip() for number in range(4)] == [text.strip() for text in kept]
+    assert Remote.config["run"]["steps"] == 5 and "versions" in Remote.config["manifest"]
+    assert json.loads(written["config"])["run"]["steps"] == 5 and "command" in json.loads(written["manifest"])
     for hook in [WandB("mine", "toy-udlm-smoke", Path("runs/x/wandb-id")) for _ in range(2)]:
         hook.log(6, {"loss": 1.0})  # the run is taken up again
     assert len(identities) == 3 and len(set(identities)) == 1

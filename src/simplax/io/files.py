@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +27,16 @@ def sync(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a small file atomically; where a link stands, the file it names."""
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    # its own name, for several processes may write results side by side
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 
@@ -38,7 +45,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file with the rights of any new file: the library lets nobody but its owner read it.
+    """Replace a safetensors file atomically, with the rights of any new file: the library lets only its owner read it.
 
     The format stores no aliases, so weights that share memory are written out twice.
     """
@@ -49,13 +56,46 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     for name, tensor in tensors.items():
         separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
         seen.add(tensor.data_ptr())
-    save_file(separate, path, metadata=metadata)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)
-    sync(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(separate, temporary, metadata=metadata)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        sync(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """A directory to write into that appears as `path` once it is complete; on failure nothing appears.
+
+    Into a directory with something in it the files are moved at the end, one by one, in the order of their names.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        sync(temporary)
+        if path.is_dir() and any(path.iterdir()):
+            for file in sorted(temporary.iterdir()):
+                os.replace(file, path / file.name)
+            sync(path)
+        else:
+            os.rename(temporary, path)
+            sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
+    """The digest of a file, or of the names and digests of the files in a directory."""
+    if path.is_dir():
+        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in sorted(path.iterdir()))
+        return hashlib.sha256(lines.encode()).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

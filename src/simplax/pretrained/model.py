@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from simplax.concentration import Concentration
 from simplax.config.run import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError, nearest
-from simplax.io.files import sha256, write_tensors
+from simplax.io.files import sha256, whole_directory, write_tensors
 from simplax.io.manifest import environment, write
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
@@ -213,10 +213,14 @@ class Model:
         """Write config.json, weights.safetensors, manifest.json and a tokenizer.json for text: all a model needs.
 
         `dtype` is how weights are stored, their own if not given; a loaded model computes in float32 all the same.
-        Tables that are not trained keep their own.
+        Tables that are not trained keep their own. A new directory appears whole or not at all.
         """
         path = Path(path)
-        path.mkdir(parents=True, exist_ok=True)
+        with whole_directory(path) as folder:
+            self._write(folder, dtype)
+        return path
+
+    def _write(self, path: Path, dtype: torch.dtype | None) -> None:
         trained = {name for name, _ in self.denoiser.named_parameters(remove_duplicate=False)}
         state = {
             name: tensor.detach().to("cpu", dtype if name in trained else None)
@@ -228,7 +232,6 @@ class Model:
         if self.tokenizer is not None:
             self.tokenizer.save(path)
         write(path / MANIFEST, {**environment(), "model": {"name": self.config.name, **origin}})
-        return path
 
 
 def from_pretrained(

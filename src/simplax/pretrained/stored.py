@@ -33,16 +33,24 @@ class Stored:
     started_from: dict[str, str] | None = None
 
 
+def at_step(name: str) -> str | Path:
+    """`RUN@STEP` is the checkpoint of that step; any other name is left as it is."""
+    run, mark, step = name.rpartition("@")
+    if mark and step.isdecimal() and Path(run).is_dir():
+        return checkpoint.at_step(Path(run), int(step))
+    return name
+
+
 def locate(folder: Path, weights: Weights) -> Stored:
     """The model in `folder`; `auto` are the averaged weights of a run, or those an export has."""
     if weights not in ("auto", *_FILES):
         raise UserError(f"weights must be auto, ema or raw, not {weights!r}.")
     asked = None if weights == "auto" else weights
     if (folder / checkpoint.STATE).is_file():
-        checkpoint.verify(folder)
+        checkpoint.verify(folder, only=_FILES.values())
         return _in_checkpoint(folder, asked or "ema", run_of(folder))
     if (folder / "checkpoints").is_dir():
-        newest = checkpoint.find(folder)
+        newest = checkpoint.find(folder, only=_FILES.values())
         if newest is None:
             raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
         return _in_checkpoint(newest, asked or "ema", folder)
@@ -56,10 +64,10 @@ def run_of(folder: Path) -> Path:
 
 def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
     """A checkpoint carries its configuration; that of its run comes first, for sampling may have changed since."""
-    state = json.loads((folder / checkpoint.STATE).read_text(encoding="utf-8"))
+    state = checkpoint.read_state(folder)
     config = load(run / CONFIG) if (run / CONFIG).is_file() else state["config"]
     parent = state["progress"].get("started_from")
-    return Stored(folder / _FILES[kind], kind, _config(run, config), run, parent)
+    return Stored(checkpoint.part(folder, _FILES[kind]), kind, _config(run, config), run, parent)
 
 
 def _exported(folder: Path, asked: str | None) -> Stored:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from simplax.recipes.watch import KeepSamples, metric
 from simplax.train import Result, train
 from simplax.train.hooks import Hook
 
-SAMPLING = ("sampling", "unconditional")
-"""What may differ when a run goes on: it decides how the model is sampled, not its weights."""
+OPERATIONS = ("name", "sampling", "unconditional")
+"""What may differ when a run goes on, besides the operations of `Run`: it decides nothing about the weights."""
 
 
 def build(config: RunConfig) -> nn.Module:
@@ -29,11 +28,10 @@ def build(config: RunConfig) -> nn.Module:
 
 def _keep_tokenizer(config: RunConfig, directory: Path) -> None:
     """A run of text carries its tokenizer from the first step, so that it can be used where the data is not."""
-    if os.environ.get("RANK", "0") != "0" or (directory / CONFIG).exists():
+    if (directory / CONFIG).exists():
         return
     tokenizer = config.task.tokenizer()
     if tokenizer is not None:
-        directory.mkdir(parents=True, exist_ok=True)
         tokenizer.save(directory)
 
 
@@ -68,16 +66,19 @@ def launch(
     fresh: bool = False,
     allow_older: bool = False,
     init_from: str | Path | None = None,
+    decay_from: bool = False,
     hooks: Sequence[Hook] = (),
     device: str = "auto",
     quiet: bool = False,
 ) -> Result:
-    """Train what `config` says in `directory`, or continue there unless `fresh`; `hooks` see every row of metrics."""
+    """Train what `config` says in `directory`, or continue there unless `fresh`; `hooks` see every row of metrics.
+
+    With `decay_from` the run finishes the one it starts from: see `simplax.train.train`.
+    """
     directory = Path(directory)
     if init_from is not None:
         _check_start(config, Path(init_from))
-    samples = [KeepSamples(config, directory)] if config.run.sample_every else []
-    _keep_tokenizer(config, directory)
+    samples = [KeepSamples(config, directory, hooks=hooks)] if config.run.sample_every else []
     return train(
         config.method,
         build(config),
@@ -88,10 +89,12 @@ def launch(
         metric=metric(config) if config.run.validate_every else None,
         config=to_json(config),
         modern_config=lambda stored: to_json(from_json(stored)),
-        may_change=SAMPLING,
+        may_change=OPERATIONS,
         resume="never" if fresh else "auto",
         allow_older=allow_older,
         init_from=init_from,
+        decay_from=decay_from,
+        on_start=lambda: _keep_tokenizer(config, directory),
         hooks=[*hooks, *samples],
         device=device,
         quiet=quiet,

@@ -44,8 +44,8 @@ def from_file(path: Path, size: int) -> Tensor:
         numbers = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, ndmin=1)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path} cannot be read as a prior: set method.pi to uniform, unigram, or a file of one positive number per "
-            "category."
+            f"{path} cannot be read as a prior: set method.pi to uniform, unigram, or a file of one positive number "
+            "per category."
         ) from error
     probs = torch.as_tensor(np.asarray(numbers, dtype=np.float64)).flatten()
     if probs.shape != (size,) or not bool((probs > 0).all()) or not bool(probs.isfinite().all()):

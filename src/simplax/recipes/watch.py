@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from simplax.config.run import RunConfig
 from simplax.errors import UserError
 from simplax.pretrained.model import Model
+from simplax.train.hooks import TextHook
 from simplax.train.metrics import truncate
 from simplax.typing import Batch
 
@@ -24,11 +26,15 @@ DRAWN = 4
 class KeepSamples:
     """Every `run.sample_every` steps a few samples, decoded, one JSON object per line; the same seeds each time.
 
-    Where the data come with given positions (clues), those of the first validation sequences are held fixed.
+    Where the data come with given positions (clues), those of the first validation sequences are held fixed. `hooks`
+    that take texts get them too.
     """
 
-    def __init__(self, config: RunConfig, directory: Path, num: int = DRAWN) -> None:
+    def __init__(
+        self, config: RunConfig, directory: Path, num: int = DRAWN, hooks: Sequence[object] = ()
+    ) -> None:
         self.config, self.path, self.num = config, directory / SAMPLES, num
+        self.readers = [hook for hook in hooks if isinstance(hook, TextHook)]
         self.started = False
 
     def sample(self, step: int, denoiser: nn.Module) -> None:
@@ -46,6 +52,8 @@ class KeepSamples:
             raise UserError(
                 f"could not write {self.path} ({error.strerror}): make room there, then resume."
             ) from error
+        for reader in self.readers:
+            reader.texts(step, [row["text"] for row in rows])
 
 
 def draw(model: Model, num: int) -> list[dict[str, Any]]:

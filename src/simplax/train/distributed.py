@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import warnings
@@ -44,6 +45,14 @@ class World:
         dist.all_gather(parts, values.contiguous())
         return torch.cat(parts, dim=-1)
 
+    def any(self, flag: bool) -> bool:
+        """Whether it holds in any process; asked over the CPU, so that no GPU is waited for."""
+        if self.size == 1:
+            return flag
+        votes = torch.tensor([int(flag)])
+        dist.all_reduce(votes)
+        return int(votes) > 0
+
     def on_main(self, action: Callable[[], T]) -> T:
         """Run `action` in the first process and hand its result, or its failure, to all of them."""
         if self.size == 1:
@@ -78,6 +87,7 @@ def _portable(error: Exception) -> Exception:
 def connect(device: str = "auto") -> Iterator[World]:
     """Join the processes that torchrun started; a single process needs no group."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
+    _check_launcher()
     place = pick_device(device)
     if place.type == "cuda":
         torch.cuda.set_device(place)
@@ -96,10 +106,23 @@ def connect(device: str = "auto") -> Iterator[World]:
         together = False
         raise
     finally:
+        gc.collect()  # wrappers around the network talk to the others while they are taken down
         if together:  # a process that leaves while another still talks to it can abort that one
             dist.barrier()
         if not joined:
             dist.destroy_process_group()
+
+
+def _check_launcher() -> None:
+    """Refuse tasks that a scheduler started side by side: each would train the whole run by itself."""
+    told = os.environ
+    tasks = told.get("SLURM_STEP_NUM_TASKS") or told.get("SLURM_NTASKS") or "1"
+    if "WORLD_SIZE" in told or "SLURM_PROCID" not in told or not tasks.isdigit() or int(tasks) == 1:
+        return
+    raise UserError(
+        f"SLURM started {tasks} tasks that know nothing of each other: ask for one task per node and start "
+        "`torchrun --nproc-per-node GPUS -m simplax train ...` in it."
+    )
 
 
 def pick_device(device: str) -> torch.device:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from simplax.train.sharded import local
 
@@ -45,9 +46,18 @@ class EMA:
             kept = [local(p).clone() for p in self._parameters]
             for p, s in zip(self._parameters, self._shadow):
                 local(p).copy_(local(s))
+        _forget_gathered(self.module)
         try:
             yield
         finally:
             with torch.no_grad():
                 for p, k in zip(self._parameters, kept):
                     local(p).copy_(k)
+            _forget_gathered(self.module)
+
+
+def _forget_gathered(module: nn.Module) -> None:
+    """FSDP keeps the outermost weights gathered after a forward pass; the next one must gather them anew."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()

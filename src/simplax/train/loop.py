@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,27 +14,30 @@ import torch
 from torch import nn
 
 from simplax.errors import UserError
-from simplax.io.files import write_json, write_tensors
+from simplax.io.files import write_json
+from simplax.io.lock import Lock, acquire
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
 from simplax.train.distributed import World, connect
 from simplax.train.hooks import Hook, SampleHook
-from simplax.train.interrupt import EXIT_STATUS, Interrupt
-from simplax.train.metrics import Display, Metrics, truncate
-from simplax.train.resume import Progress, check_same_start, collect, restore, settle_config, start_from
+from simplax.train.identity import (
+    CONFIG,
+    Settled,
+    decided,
+    default_config,
+    default_modern,
+    notes,
+    settle_config,
+    warm_up_note,
+)
+from simplax.train.interrupt import Interrupt
+from simplax.train.metrics import truncate
+from simplax.train.resume import Progress, branch_from, check_same_start, resume_from, start_from
 from simplax.train.run import Run
-from simplax.train.step import NonFinite, Outcome, Stepper, micro_batches
-from simplax.train.validation import Metric, score, validate
+from simplax.train.session import Result, Session
+from simplax.train.step import Stepper
+from simplax.train.validation import Metric
 from simplax.typing import Source
-
-
-@dataclass(frozen=True)
-class Result:
-    """`step` optimiser steps done; `loss` the mean of the last row of metrics."""
-
-    step: int
-    loss: float
-    directory: Path
 
 
 def train(
@@ -54,6 +55,8 @@ def train(
     resume: Literal["auto", "never"] = "auto",
     allow_older: bool = False,
     init_from: str | Path | None = None,
+    decay_from: bool = False,
+    on_start: Callable[[], None] = lambda: None,
     hooks: Sequence[Hook | SampleHook] = (),
     device: str = "auto",
     quiet: bool = False,
@@ -61,39 +64,50 @@ def train(
     """Train `denoiser` in place with `method.loss` on `source`, in `directory`.
 
     Run it again to continue: a run that was stopped or killed at any moment ends, on the CPU, with the same bits as
-    one that was not. `config` (plain JSON) is stored and must not change, save the sections that `may_change`;
-    `modern_config` spells a stored one as this version would. `validation` and `metric` are evaluated with
-    the averaged weights; the best checkpoint has the highest `score` of the metric, or else the lowest held-out loss.
-    `init_from` starts from the weights of another run or model with a fresh optimizer. Ctrl-C saves and exits 130.
+    one that was not. `config` (plain JSON) is stored; what decides the weights must not change in it, the operations of
+    `Run` and the dotted names that `may_change` may. `modern_config` spells a stored one as this version would.
+    `validation` and `metric` are evaluated with the averaged weights; the best checkpoint has the highest `score` of
+    the metric, or else the lowest held-out loss. `init_from` starts from the weights of another run or model with a
+    fresh optimizer; with `decay_from` also from its optimizer and its step, and the rate falls to zero from there.
+    `on_start` is called in the first process once the directory is its own. Ctrl-C saves and exits 130.
     """
     directory = Path(directory)
-    config = json.loads(json.dumps(config if config is not None else {"run": asdict(run)}))
+    if config is None:
+        config, modern_config = default_config(run), default_modern
+    config = json.loads(json.dumps(config))
+    if decay_from and init_from is None:
+        raise UserError("decay_from says how to go on from another run: name that run with init_from.")
     with connect(device) as world, Interrupt() as interrupt, _own_random_state(world):
-        _check(denoiser, source, run, world)
-        found, changes = world.on_main(
-            lambda: _prepare(directory, config, modern_config, may_change, resume, allow_older, init_from)
-        )
         tell = (lambda text: print(text, file=sys.stderr)) if world.main and not quiet else lambda text: None
-        if changes:
-            tell(f"{directory} goes on with other settings: {'; '.join(changes)}")
-        loaded = checkpoints.load(found) if found is not None else None
-        denoiser.to(world.device)
-        progress = Progress()
-        progress.precision = (
-            loaded.state["progress"]["precision"]
-            if loaded is not None
-            else world.on_main(lambda: precisions.choose(run.precision, denoiser, world.device))
-        )
-        precisions.apply(progress.precision, denoiser)
-        stepper = Stepper(method, denoiser, source, run, world)
-        if loaded is not None:
-            progress = restore(stepper, loaded)
-            state = "is complete" if progress.step >= run.steps else "goes on"
-            tell(f"{directory} {state}: step {progress.step:,} of {run.steps:,}")
-        elif init_from is not None:
-            progress.started_from = start_from(stepper, Path(init_from))
-        session = _Session(method, stepper, progress, directory, config, validation, metric, hooks)
-        return session.train(interrupt, quiet)
+        _check(denoiser, source, run, world)
+        with _hold(directory, world, tell) as lock:
+            asked = world.on_main(lambda: precisions.choose(run.precision, denoiser, world.device))
+            start = world.on_main(
+                lambda: _prepare(
+                    directory,
+                    config,
+                    modern_config,
+                    may_change,
+                    resume,
+                    allow_older,
+                    init_from,
+                    asked,
+                    on_start,
+                )
+            )
+            denoiser.to(world.device)
+
+            def session() -> Result:
+                """A frame of its own: what holds on to the other processes is gone when they part."""
+                stepper, progress = _begin(method, denoiser, source, run, world, start, init_from, decay_from)
+                for line in _told(directory, start, stepper, progress):
+                    tell(line)
+                settled = start.settled.config
+                return Session(
+                    method, stepper, progress, directory, settled, validation, metric, hooks, lock
+                ).train(interrupt, quiet)
+
+            return session()
 
 
 def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
@@ -103,6 +117,32 @@ def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
         raise UserError(
             f"the denoiser knows {size} categories and the data has {source.vocab_size}: build it for the data."
         )
+    if isinstance(source, Sized) and len(source) < run.batch_size:
+        raise UserError(
+            f"the data has {len(source)} sequences and a batch {run.batch_size}: make run.batch_size at most that."
+        )
+
+
+@contextmanager
+def _hold(directory: Path, world: World, tell: Callable[[str], None]) -> Iterator[Lock | None]:
+    """The first process holds the directory for all of them."""
+    held: list[Lock] = []
+    world.on_main(lambda: held.append(acquire(directory, tell)))
+    try:
+        yield held[0] if held else None
+    finally:
+        for lock in held:
+            lock.release()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How a run begins or goes on: from which checkpoint, with which configuration and in which number format."""
+
+    found: Path | None
+    settled: Settled
+    precision: str
+    processes: int
 
 
 def _prepare(
@@ -113,21 +153,68 @@ def _prepare(
     resume: str,
     allow_older: bool,
     init_from: str | Path | None,
-) -> tuple[Path | None, list[str]]:
-    """Settle the run directory in the first process: the checkpoint to continue from, if any, and what changed."""
-    if resume == "never" and (directory / "config.json").exists():
+    precision: str,
+    on_start: Callable[[], None],
+) -> _Start:
+    """Settle the run directory in the first process."""
+    if resume == "never" and (directory / CONFIG).exists():
         raise UserError(f"{directory} already holds a run: resume it or choose another directory.")
-    changes = settle_config(directory, config, modern, may_change)
+    on_start()
+    settled = settle_config(directory, config, modern, may_change, precision)
     found = checkpoints.find(directory, allow_older=allow_older)
     if found is not None and init_from is not None:
         check_same_start(directory, found, Path(init_from))
-    if changes:
-        write_json(directory / "config.json", config)
-    if found is not None:
-        checkpoints.write_text(directory / "latest", found.name + "\n")
-    step = checkpoints.verify(found)["step"] if found is not None else -1
-    truncate(directory / "metrics.jsonl", step)
-    return found, changes
+    state = None if found is None else checkpoints.read_state(found)
+    chosen = decided(directory, config, settled.config, precision, state)
+    try:
+        if settled.changes:
+            write_json(directory / CONFIG, settled.config)
+        if found is not None:
+            checkpoints.write_text(directory / "latest", found.name + "\n")
+        truncate(directory / "metrics.jsonl", -1 if state is None else state["step"])
+    except OSError as error:
+        raise UserError(f"cannot write to {directory} ({error.strerror}): allow it, then resume.") from error
+    return _Start(found, settled, chosen, 0 if state is None else state.get("processes", 0))
+
+
+def _begin(
+    method: Any,
+    denoiser: nn.Module,
+    source: Source,
+    run: Run,
+    world: World,
+    start: _Start,
+    init_from: str | Path | None,
+    decay_from: bool,
+) -> tuple[Stepper, Progress]:
+    """Network, optimizer and average as they are when training begins; what was read from files is let go."""
+    precisions.apply(start.precision, denoiser)
+    stepper = Stepper(method, denoiser, source, run, world)
+    progress = Progress()
+    if start.found is not None:
+        progress = resume_from(stepper, start.found)
+        if start.settled.changed("validation_batches"):
+            progress.best = None  # scores of other samples do not compare
+    elif init_from is not None and decay_from:
+        progress = branch_from(stepper, Path(init_from))
+    elif init_from is not None:
+        progress.started_from = start_from(stepper, Path(init_from))
+    progress.precision = start.precision
+    return stepper, progress
+
+
+def _told(directory: Path, start: _Start, stepper: Stepper, progress: Progress) -> Iterator[str]:
+    """What is worth saying before the first step."""
+    run, world = stepper.run, stepper.world
+    if start.found is not None:
+        state = "is complete" if progress.step >= run.steps else "goes on"
+        yield f"{directory} {state}: step {progress.step:,} of {run.steps:,}"
+        processes = (start.processes or world.size, world.size)
+        yield from notes(start.settled, run, progress.branch, progress.step, processes)
+    elif progress.branch is not None:
+        yield f"{directory} begins at step {progress.step:,}: the learning rate falls to zero at {run.steps:,}"
+    if (line := warm_up_note(run.optimizer, run.steps)) is not None:
+        yield line
 
 
 @contextmanager
@@ -136,139 +223,3 @@ def _own_random_state(world: World) -> Iterator[None]:
     devices = [world.device] if world.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         yield
-
-
-class _Session:
-    """One call of `train`: the mutable part, and what happens between steps."""
-
-    def __init__(
-        self,
-        method: Any,
-        stepper: Stepper,
-        progress: Progress,
-        directory: Path,
-        config: dict[str, Any],
-        validation: Source | None,
-        metric: Metric | None,
-        hooks: Sequence[Hook | SampleHook],
-    ) -> None:
-        self.method, self.stepper, self.progress = method, stepper, progress
-        self.directory, self.config = directory, config
-        self.validation, self.metric, self.hooks = validation, metric, hooks
-        self.run, self.world = stepper.run, stepper.world
-        self.metrics = Metrics(
-            directory / "metrics.jsonl", [h for h in hooks if self.world.main and isinstance(h, Hook)]
-        )
-
-    def train(self, interrupt: Interrupt, quiet: bool) -> Result:
-        progress, run = self.progress, self.run
-        if progress.step == 0:
-            device = str(self.world.device)
-            self._write({"precision": progress.precision, "device": device, "processes": self.world.size})
-        started = time.perf_counter() - progress.seconds
-        busy, counted = 0.0, progress.step  # the rate of training itself, without validation and saving
-        with Display(run.steps, progress.step, quiet or not self.world.main) as display:
-            while progress.step < run.steps:
-                began = time.perf_counter()
-                outcome = self._step(interrupt.requested)
-                busy += time.perf_counter() - began
-                progress.seconds = time.perf_counter() - started
-                if self._due(run.log_every):
-                    tokens = (progress.step - counted) * run.batch_size * self.stepper.source.length
-                    display.show(self._row(outcome, tokens / busy))
-                    busy, counted = 0.0, progress.step
-                display.advance(progress.step)
-                self._between_steps(outcome.stop, display)
-        self.stepper.denoiser.eval()
-        return Result(progress.step, math.nan if progress.loss is None else progress.loss, self.directory)
-
-    def _due(self, every: int) -> bool:
-        return every > 0 and (self.progress.step % every == 0 or self.progress.step == self.run.steps)
-
-    def _step(self, stop: bool) -> Outcome:
-        progress = self.progress
-        try:
-            outcome = self.stepper(progress.step, stop)
-        except NonFinite:
-            raise self._non_finite() from None
-        progress.step += 1
-        progress.window_loss += outcome.loss_sum
-        progress.window_scored += outcome.scored
-        return outcome
-
-    def _row(self, outcome: Outcome, tokens_per_second: float) -> dict[str, Any]:
-        progress = self.progress
-        progress.loss = progress.window_loss / max(progress.window_scored, 1.0)
-        progress.window_loss = progress.window_scored = 0.0
-        values = {
-            "loss": progress.loss,
-            "lr": outcome.learning_rate,
-            "grad_norm": outcome.grad_norm,
-            "tokens_per_second": tokens_per_second,
-            "time": progress.seconds,
-        }
-        self._write(values)
-        return values
-
-    def _write(self, values: dict[str, Any]) -> None:
-        self.world.on_main(lambda: self.metrics.write(self.progress.step, values))
-
-    def _between_steps(self, stop: bool, display: Display) -> None:
-        run, progress = self.run, self.progress
-        best = self._due(run.validate_every) and self._validate(display)
-        if self._due(run.sample_every):
-            self._sample()
-        if best or stop or self._due(run.save_every) or progress.step == run.steps:
-            self._save(best)
-        if stop and progress.step < run.steps:
-            display.say(f"stopped and saved at step {progress.step:,}: the same command goes on from there")
-            raise SystemExit(EXIT_STATUS)
-
-    def _validate(self, display: Display) -> bool:
-        """Whether the averaged weights are the best so far."""
-        if self.validation is None and self.metric is None:
-            return False
-        denoiser, step = self.stepper.denoiser, self.progress.step
-        with self.stepper.ema.swapped_in():
-            values = validate(self.method, denoiser, self.validation, self.metric, self.run, self.world, step)
-        self._write(values)
-        display.note(values)
-        now = self.world.on_main(lambda: score(values))
-        if now is None or math.isnan(now) or (self.progress.best is not None and now <= self.progress.best):
-            return False
-        self.progress.best = now
-        return True
-
-    def _sample(self) -> None:
-        self.stepper.denoiser.eval()
-        with self.stepper.ema.swapped_in(), torch.no_grad():
-            for hook in self.hooks:
-                if isinstance(hook, SampleHook):
-                    hook.sample(self.progress.step, self.stepper.denoiser)
-
-    def _save(self, best: bool) -> None:
-        gathered = collect(self.stepper, self.progress, self.config)
-        self.world.on_main(
-            lambda: str(checkpoints.save(self.directory, gathered, keep=self.run.keep, best=best))
-        )
-
-    def _non_finite(self) -> UserError:
-        """Save what this process was training on, for whoever wants to know why."""
-        step, rank = self.progress.step, self.world.rank
-        path = self.directory / f"nonfinite-step-{step:09d}-rank-{rank}.safetensors"
-        parts = list(micro_batches(self.stepper.source, self.run, self.world, step))
-        tensors = {
-            "counters": torch.cat([c for _, _, c in parts]),
-            "u": torch.cat([x.u for _, x, _ in parts]),
-        }
-        for name in ("tokens", "given", "scored", "attend"):
-            columns = [getattr(batch, name) for batch, _, _ in parts]
-            if columns[0] is not None:
-                tensors[name] = torch.cat(columns)
-        write_tensors(path, {name: tensor.cpu() for name, tensor in tensors.items()})
-        saved = (self.directory / "latest").exists()
-        going_on = f" and --init-from {self.directory}" if saved else ""
-        return UserError(
-            f"the loss or its gradient is not finite at step {step}: the batch is in {path}; look at the data, or "
-            f"start a new run with a lower learning rate{going_on}."
-        )

@@ -11,24 +11,42 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.train.sharded import full, local, shard_like
+from simplax.train.sharded import full, local, shard_like, whole
 
 
-def _constant(progress: float) -> float:
+def _constant(progress: float, share: float) -> float:
     return 1.0
 
 
-def _cosine(progress: float) -> float:
+def _cosine(progress: float, share: float) -> float:
     """To a tenth of the peak."""
     return 0.1 + 0.45 * (1.0 + math.cos(math.pi * progress))
 
 
-def _linear(progress: float) -> float:
+def _linear(progress: float, share: float) -> float:
     return 1.0 - progress
 
 
-DECAYS: dict[str, Callable[[float], float]] = {"constant": _constant, "cosine": _cosine, "linear": _linear}
+def _wsd(progress: float, share: float) -> float:
+    """Warm-up, stable, decay: constant, then a line to zero over the last `share`."""
+    return min(1.0, (1.0 - progress) / share)
+
+
+DECAYS: dict[str, Callable[[float, float], float]] = {
+    "constant": _constant,
+    "cosine": _cosine,
+    "linear": _linear,
+    "wsd": _wsd,
+}
 MUON_MOMENTUM = 0.95
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a run left another to be finished: from `step` on the rate falls from `factor` times its peak to zero."""
+
+    step: int
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -36,8 +54,10 @@ class Optimizer:
     """AdamW, or Muon for the matrices inside transformer blocks with AdamW for everything else.
 
     The published recipe is AdamW without weight decay, 2500 steps of linear warm-up from zero (the first step has
-    learning rate 0) and a constant rate after it. `decay` replaces the constant by a cosine to 10 % or a line to zero
-    at the end of the run. `clip` bounds the global gradient norm; `matrix_learning_rate` is Muon's.
+    learning rate 0) and a constant rate after it. `decay` replaces the constant by a cosine to 10 %, by a line to zero
+    at the end of the run, or, with `wsd`, by a line to zero over the last `decay_share` of the steps after the warm-up:
+    until then such a run does not depend on its length, so it can be extended, or branched off to be finished, at any
+    checkpoint. `clip` bounds the global gradient norm; `matrix_learning_rate` is Muon's.
     torch's Muon works in bfloat16: under FSDP its weights agree with one process's to that precision only.
     """
 
@@ -48,7 +68,8 @@ class Optimizer:
     eps: float = 1e-8
     weight_decay: float = 0.0
     warmup: int = 2500
-    decay: Literal["constant", "cosine", "linear"] = "constant"
+    decay: Literal["constant", "cosine", "linear", "wsd"] = "constant"
+    decay_share: float = 0.1
     clip: float = 1.0
 
     def __post_init__(self) -> None:
@@ -59,14 +80,18 @@ class Optimizer:
         for name in ("learning_rate", "matrix_learning_rate"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name} must not be negative, and finite, got {getattr(self, name)}.")
+        if not 0.0 < self.decay_share <= 1.0:
+            raise UserError(f"decay_share must be above 0 and at most 1, got {self.decay_share}.")
         if not self.clip > 0.0:
             raise UserError(f"clip must be positive (inf for no clipping), got {self.clip}.")
 
-    def factor(self, step: int, steps: int) -> float:
+    def factor(self, step: int, steps: int, branch: Branch | None = None) -> float:
         """What multiplies the learning rates at the 0-based `step` of `steps`."""
+        if branch is not None:
+            return branch.factor * (1.0 - (step - branch.step) / max(1, steps - branch.step))
         if step < self.warmup:
             return step / self.warmup
-        return DECAYS[self.decay]((step - self.warmup) / max(1, steps - self.warmup))
+        return DECAYS[self.decay]((step - self.warmup) / max(1, steps - self.warmup), self.decay_share)
 
     def build(self, module: nn.Module) -> Optimizers:
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
@@ -76,20 +101,31 @@ class Optimizer:
 
 
 class Optimizers:
-    """One or two torch optimizers that step together; their state is stored by parameter name."""
+    """One or two torch optimizers that step together; their state is stored by parameter name.
+
+    `branch` is set in a run that finishes another.
+    """
 
     def __init__(
         self, options: Optimizer, parameters: dict[str, nn.Parameter], parts: list[torch.optim.Optimizer]
     ) -> None:
         self.options, self.parameters, self.parts = options, parameters, parts
+        self.branch: Branch | None = None
         self._peaks = [[group["lr"] for group in part.param_groups] for part in parts]
 
-    def step(self, step: int, steps: int) -> float:
-        """Update the weights from their gradients; the AdamW learning rate that was used."""
-        factor = self.options.factor(step, steps)
+    @property
+    def can_skip(self) -> bool:
+        """Whether the device itself can leave out an update."""
+        return all(isinstance(part, torch.optim.AdamW) for part in self.parts)
+
+    def step(self, step: int, steps: int, skip: Tensor | None = None) -> float:
+        """Update the weights from their gradients, unless `skip` holds; the AdamW learning rate that was used."""
+        factor = self.options.factor(step, steps, self.branch)
         for part, peaks in zip(self.parts, self._peaks):
             for group, peak in zip(part.param_groups, peaks):
                 group["lr"] = peak * factor
+            if skip is not None and self.can_skip:
+                setattr(part, "found_inf", skip.float())  # noqa: B010  the fused kernel reads it
             part.step()
         return self.options.learning_rate * factor
 
@@ -97,14 +133,32 @@ class Optimizers:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Whole (unsharded) tensors on the CPU, by parameter name; every process must call it."""
+    def state_dict(self, gather: bool = True) -> dict[str, dict[str, Tensor]]:
+        """Whole (unsharded) tensors on the CPU, by parameter name, or with `gather=False` as they are.
+
+        Every process must call it.
+        """
         states = {parameter: state for part in self.parts for parameter, state in part.state.items()}
         return {
-            name: {key: full(value) for key, value in states[parameter].items()}
+            name: {key: full(value) if gather else value for key, value in states[parameter].items()}
             for name, parameter in self.parameters.items()
             if parameter in states
         }
+
+    def empty_state(
+        self, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]
+    ) -> dict[str, dict[str, Tensor]]:
+        """Room for a state whose entries, named `parameter/key`, have these shapes, split as the parameters are."""
+        state: dict[str, dict[str, Tensor]] = {}
+        for entry, (shape, dtype) in shapes.items():
+            name, _, key = entry.rpartition("/")
+            parameter = self.parameters.get(name)
+            if parameter is None:
+                raise UserError(f"the optimizer state belongs to another network: it names {name}.")
+            same = shape == tuple(parameter.shape)
+            room = torch.empty_like(parameter, dtype=dtype) if same else torch.empty(shape, dtype=dtype)
+            state.setdefault(name, {})[key] = room.detach()
+        return state
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         owner = {p: part for part in self.parts for group in part.param_groups for p in group["params"]}
@@ -112,6 +166,10 @@ class Optimizers:
             raise UserError(f"the optimizer state belongs to another network: it names {unknown[0]}.")
         for name, values in state.items():
             parameter = self.parameters[name]
+            if _MARKS[type(owner[parameter])] not in values:
+                raise UserError(
+                    f"the optimizer state is of another optimizer than {self.options.name}: use the same."
+                )
             owner[parameter].state[parameter] = {
                 key: shard_like(value, parameter)
                 if value.shape == parameter.shape
@@ -155,17 +213,19 @@ def is_block_matrix(name: str, parameter: Tensor) -> bool:
     return "blocks" in path[:-1] and parameter.ndim == 2 and "adaLN" not in name
 
 
+_MARKS: dict[type, str] = {torch.optim.AdamW: "exp_avg", torch.optim.Muon: "momentum_buffer"}
 BUILDERS = {"adamw": _build_adamw, "muon": _build_muon}
 
 
 @torch.no_grad()
-def normalise_and_clip(parameters: Iterable[nn.Parameter], scale: float, clip: float) -> float:
-    """Multiply all gradients by `scale`, then clip their global norm; the norm before clipping.
+def normalise_and_clip(parameters: Iterable[nn.Parameter], scale: Tensor | float, clip: float) -> Tensor:
+    """Multiply all gradients by `scale`, then clip their global norm; the norm before clipping, in float64.
 
-    One pass over the gradients does both. Sharded gradients work: the norm is of the whole tensors.
+    One pass over the gradients does both, and nothing waits for the device. Sharded gradients work: the norm is of the
+    whole tensors.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
-    norm = float(full(torch.nn.utils.get_total_norm(gradients))) * scale
-    if math.isfinite(norm):
-        torch._foreach_mul_([local(g) for g in gradients], scale * min(1.0, clip / (norm + 1e-6)))
+    norm = whole(torch.nn.utils.get_total_norm(gradients)).double() * scale
+    factor = scale * (clip / (norm + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_([local(g) for g in gradients], factor.to(gradients[0].dtype))
     return norm

@@ -1,4 +1,4 @@
-"""Which number format is fastest here: measured, not assumed."""
+"""The number format a run computes in: a rule, so that one recipe means the same numbers on every machine of a kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def matmul_rate(dtype: torch.dtype, device: torch.device, size: int = 1024, seco
 
 
 def choose(precision: str, denoiser: nn.Module, device: torch.device) -> str:
-    """`auto` is bfloat16 where its matrix products beat float32's and the network can use them."""
+    """`auto` is bfloat16 on a GPU that has it, if the network can use it, and float32 anywhere else.
+
+    It is not measured: a run would compute in different numbers on two machines. `simplax doctor` measures and advises.
+    """
     able = hasattr(denoiser, "autocast")
     if precision == "bfloat16" and not able:
         raise UserError(
@@ -35,8 +38,13 @@ def choose(precision: str, denoiser: nn.Module, device: torch.device) -> str:
         )
     if precision != "auto":
         return precision
-    rates = {name: matmul_rate(getattr(torch, name), device) for name in ("float32", "bfloat16")}
-    return max(rates, key=rates.__getitem__) if able else "float32"
+    return rule(device) if able else "float32"
+
+
+def rule(device: torch.device) -> str:
+    """What `auto` means on a device."""
+    has = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if has else "float32"
 
 
 def apply(precision: str, denoiser: nn.Module) -> None:

@@ -1,9 +1,7 @@
-"""Taking a run up again, and starting one from the weights of another."""
+"""Taking a run up again, starting one from the weights of another, and branching one off to finish it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.io.files import sha256, write_json
+from simplax.io.files import sha256
 from simplax.train import checkpoint as checkpoints
+from simplax.train import shards
 from simplax.train.checkpoint import Checkpoint
+from simplax.train.optimizer import Branch
+from simplax.train.run import Run
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
@@ -28,7 +29,7 @@ class Progress:
     """What a run remembers besides tensors: enough to write the same rows as if it had never stopped.
 
     `window_loss` and `window_scored` are sums since the last row of metrics, `loss` the last row's mean. `started_from`
-    says whose weights the run began with, if it did not begin with none.
+    says whose weights the run began with, if it did not begin with none; `branch` where it left that run to finish it.
     """
 
     step: int = 0
@@ -39,83 +40,71 @@ class Progress:
     seconds: float = 0.0
     precision: str = "float32"
     started_from: dict[str, str] | None = None
+    branch: Branch | None = None
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> Progress:
+        """What a checkpoint's state.json says."""
+        said = dict(state["progress"])
+        branch = said.pop("branch", None)
+        return Progress(**said, branch=None if branch is None else Branch(**branch))
 
 
-def settle_config(
-    directory: Path,
-    config: dict[str, Any],
-    modern: Callable[[dict[str, Any]], dict[str, Any]],
-    may_change: Collection[str] = (),
-) -> list[str]:
-    """Write the resolved config before step 0, or refuse to continue with a different one.
-
-    `modern` spells a stored config as this version would, so that a new option at its default changes no run. The
-    sections that `may_change` decide nothing about the weights: what differs in them is returned.
-    """
-    path = directory / "config.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            write_json(path, config)
-            return []
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"cannot use {directory} for a run ({error.strerror}): choose another directory."
-        ) from error
-    except json.JSONDecodeError:
-        raise UserError(f"{path} is damaged: restore it or choose another directory.") from None
-    before, now = json.loads(json.dumps(modern(stored))), json.loads(json.dumps(config))
-    if changes := difference(_without(before, may_change), _without(now, may_change)):
-        advice = "choose another directory or undo"
-        if checkpoints.nothing_saved(directory):
-            advice = f"it has saved nothing yet, so remove {path} if nothing trains there, or undo"
-        raise UserError(
-            f"{directory} holds a run with another configuration, {advice}: " + "; ".join(changes)
-        )
-    return difference(before, now)
-
-
-def _without(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in names}
-
-
-def difference(old: Any, new: Any, path: str = "") -> list[str]:
-    """Where two plain configurations differ, one short line each."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        absent = "absent"
-        return [
-            line
-            for key in sorted(set(old) | set(new))
-            if old.get(key, absent) != new.get(key, absent)
-            for line in difference(
-                old.get(key, absent), new.get(key, absent), f"{path}.{key}" if path else key
-            )
-        ]
-    return [] if old == new else [f"{path or 'config'}: {_short(old)} -> {_short(new)}"]
-
-
-def _short(value: Any) -> str:
-    text = value if value == "absent" else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
-    """A checkpoint of this moment; every process must call it."""
-    state = {
+def describe(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> dict[str, Any]:
+    """Everything about this moment that is not a tensor."""
+    return {
         "seed": stepper.run.seed,
         "processes": stepper.world.size,
+        "steps": stepper.run.steps,
         "progress": asdict(progress),
         "ema_updates": stepper.ema.count,
         "config": config,
     }
+
+
+def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
+    """A checkpoint of this moment, of a network that every process holds whole."""
     return Checkpoint(
         progress.step,
         {name: full(value) for name, value in stepper.denoiser.state_dict().items()},
         {name: full(value) for name, value in stepper.ema.state_dict().items()},
         stepper.optimizers.state_dict(),
-        state,
+        describe(stepper, progress, config),
     )
+
+
+def write_split(stepper: Stepper, folder: Path) -> dict[str, str]:
+    """Every process writes its share of weights, average and optimizer to `folder`; the digests of the files."""
+    state = stepper.optimizers.state_dict(gather=False)
+    parts = {
+        "weights": stepper.denoiser.state_dict(),
+        "ema": stepper.ema.state_dict(),
+        "optimizer": {
+            f"{name}/{key}": value for name, values in state.items() for key, value in values.items()
+        },
+    }
+    return shards.write(folder, parts, stepper.world)
+
+
+def resume_from(stepper: Stepper, path: Path) -> Progress:
+    """Go on from a verified checkpoint; a network that is split takes shards without seeing the whole."""
+    if not (stepper.sharded and checkpoints.split(path)):
+        return restore(stepper, checkpoints.load(path, verified=True))
+    state = checkpoints.read_state(path)
+    for name, places in (
+        (checkpoints.WEIGHTS, stepper.denoiser.state_dict()),
+        (checkpoints.AVERAGE, stepper.ema.state_dict()),
+    ):
+        folder = checkpoints.part(path, name)
+        fits(places, {key: shape for key, (shape, _) in shards.shapes(folder).items()}, stepper.denoiser)
+        shards.read_into(folder, places)
+    folder = checkpoints.part(path, checkpoints.OPTIMIZER)
+    values = stepper.optimizers.empty_state(shards.shapes(folder))
+    shards.read_into(
+        folder, {f"{name}/{key}": v for name, inner in values.items() for key, v in inner.items()}
+    )
+    stepper.optimizers.load_state_dict(values)
+    return _progress(stepper, state)
 
 
 def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
@@ -123,8 +112,14 @@ def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     put(stepper.denoiser.state_dict(), checkpoint.weights, stepper.denoiser)
     put(stepper.ema.state_dict(), checkpoint.ema, stepper.denoiser)
     stepper.optimizers.load_state_dict(checkpoint.optimizer)
-    stepper.ema.count = checkpoint.state["ema_updates"]
-    return Progress(**checkpoint.state["progress"])
+    return _progress(stepper, checkpoint.state)
+
+
+def _progress(stepper: Stepper, state: dict[str, Any]) -> Progress:
+    stepper.ema.count = state["ema_updates"]
+    progress = Progress.from_state(state)
+    stepper.optimizers.branch = progress.branch
+    return progress
 
 
 def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
@@ -133,6 +128,40 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     put(stepper.denoiser.state_dict(), weights, stepper.denoiser)
     put(stepper.ema.state_dict(), average, stepper.denoiser)
     stepper.ema.count = updates
+    return _named(source, file)
+
+
+def branch_from(stepper: Stepper, source: Path) -> Progress:
+    """Go on from a checkpoint of another run with everything it holds, while the learning rate falls to zero.
+
+    Steps are counted on from there, so data and noise are those the other run would have seen next.
+    """
+    file = _start_file(source)
+    if not (file.parent / checkpoints.STATE).exists():
+        raise UserError(
+            f"{source} has no optimizer to go on with: decay_from needs a run or a checkpoint of one."
+        )
+    branch = _branch(stepper.run, checkpoints.verify(file.parent), source)
+    resume_from(stepper, file.parent)
+    stepper.optimizers.branch = branch
+    return Progress(branch.step, started_from=_named(source, file), branch=branch)
+
+
+def _branch(run: Run, state: dict[str, Any], source: Path) -> Branch:
+    step = state["step"]
+    if step < run.optimizer.warmup:
+        raise UserError(
+            f"{source} is at step {step}, inside the warm-up of {run.optimizer.warmup} steps: decay from a later one."
+        )
+    if run.steps <= step:
+        raise UserError(
+            f"{source} is at step {step} and steps are counted on from there: say --run.steps above {step}."
+        )
+    length = state.get("steps") or state["config"].get("run", {}).get("steps") or run.steps
+    return Branch(step, run.optimizer.factor(step, length, Progress.from_state(state).branch))
+
+
+def _named(source: Path, file: Path) -> dict[str, str]:
     # a model of the package has a name that holds on every machine; its path does not
     name = source.name if source.parent == _PACKAGED else str(source)
     return {"path": name, "sha256": sha256(file)}
@@ -144,7 +173,7 @@ def check_same_start(directory: Path, found: Path, source: Path) -> None:
     The same place is enough, for the source may have trained since, and so are the same weights at another place.
     Checkpoints of older versions do not know how their run began.
     """
-    progress = checkpoints.verify(found)["progress"]
+    progress = checkpoints.read_state(found)["progress"]
     if "started_from" not in progress:
         return
     began = progress["started_from"]
@@ -164,7 +193,7 @@ def _start_file(source: Path) -> Path:
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
     found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
-    return (source if found is None else found) / checkpoints.WEIGHTS
+    return source / checkpoints.WEIGHTS if found is None else checkpoints.part(found, checkpoints.WEIGHTS)
 
 
 def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
@@ -186,16 +215,22 @@ def put(places: dict[str, Tensor], values: dict[str, Tensor], denoiser: nn.Modul
     carry may begin with the weights of one without, and computes the same.
     """
     neutral = {name: place for name, place in places.items() if name.rpartition(".")[0] in NEUTRAL_START}
-    values = {**neutral, **values}
-    if missing := sorted(set(places) ^ set(values)):
+    shapes = {name: tuple(value.shape) for name, value in {**neutral, **values}.items()}
+    fits(places, shapes, denoiser)
+    for name, place in places.items():
+        if name in values:
+            local(place).copy_(local(shard_like(values[name], place)))
+
+
+def fits(places: dict[str, Tensor], shapes: dict[str, tuple[int, ...]], denoiser: nn.Module) -> None:
+    """Refuse weights of other names or shapes."""
+    if missing := sorted(set(places) ^ set(shapes)):
         raise UserError(
             f"these weights are of another architecture: {missing[0]} is in one network and not in the other."
         )
     for name, place in places.items():
-        if place.shape != values[name].shape:
-            raise UserError(_mismatch(name, tuple(values[name].shape), tuple(place.shape), denoiser))
-    for name, place in places.items():
-        local(place).copy_(local(shard_like(values[name], place)))
+        if tuple(place.shape) != shapes[name]:
+            raise UserError(_mismatch(name, shapes[name], tuple(place.shape), denoiser))
 
 
 def _mismatch(name: str, stored: tuple[int, ...], wanted: tuple[int, ...], denoiser: nn.Module) -> str:

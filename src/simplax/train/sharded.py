@@ -13,16 +13,23 @@ def local(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """The whole tensor where it is; every process must call it."""
+    if isinstance(tensor, DTensor):
+        return tensor.full_tensor()
+    return tensor
+
+
 def full(tensor: Tensor) -> Tensor:
     """The whole tensor on the CPU; every process must call it."""
-    if isinstance(tensor, DTensor):
-        tensor = tensor.full_tensor()
-    return tensor.detach().cpu()
+    return whole(tensor).detach().cpu()
 
 
-def shard_like(whole: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, which every process holds, split and placed as `like` is."""
-    whole = whole.to(like.device)
+def shard_like(unsplit: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, which every process holds, split and placed as `like` is; one that is split stays as it is."""
+    if isinstance(unsplit, DTensor):
+        return unsplit
+    unsplit = unsplit.to(like.device)
     if isinstance(like, DTensor):
-        return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
-    return whole
+        return distribute_tensor(unsplit, like.device_mesh, like.placements, src_data_rank=None)
+    return unsplit

@@ -9,27 +9,35 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from simplax.random import Keys, mix64
 from simplax.times import stratified
 from simplax.train.distributed import World, replicate, shard
 from simplax.train.ema import EMA
 from simplax.train.optimizer import normalise_and_clip
+from simplax.train.prefetch import Prefetch
 from simplax.train.run import Run
 from simplax.typing import Batch, Source, StepContext
 
 
 class NonFinite(Exception):
-    """A loss or gradient that is not a number; the weights are still those before the step."""
+    """A loss or gradient that is not a number at `step`; the weights are still those before it."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Sums over the global batch, the gradient norm before clipping, the learning rate; `stop` if anyone asked to."""
+    """Sums (loss, scored tokens) over the global batch, the gradient norm before clipping, the learning rate.
 
-    loss_sum: float
-    scored: float
-    grad_norm: float
+    Tensors stay on the device: reading one waits for it. `stop` if anyone asked to.
+    """
+
+    sums: Tensor
+    grad_norm: Tensor
     learning_rate: float
     stop: bool
 
@@ -54,15 +62,14 @@ class Objective(nn.Module):
 def micro_batches(
     source: Source, run: Run, world: World, step: int
 ) -> Iterator[tuple[Batch, StepContext, Tensor]]:
-    """This process's share of global step `step`, with the sample counters."""
+    """This process's share of global step `step` on the CPU, with the sample counters."""
     size = run.micro_batch(world.size)
     for micro in range(run.accumulate):
         start = (world.rank * run.accumulate + micro) * size
         counters = torch.arange(start, start + size) + step * run.batch_size
         u = stratified(run.batch_size, run.seed, step, start, start + size)
         keys = Keys.from_seeds(counters).stream("training", run.seed)
-        context = StepContext(keys.to(world.device), u.to(world.device), step)
-        yield source.batch(counters).to(world.device), context, counters
+        yield source.batch(counters), StepContext(keys, u, step), counters
 
 
 def dropout_seed(seed: int, step: int, rank: int, micro: int) -> int:
@@ -79,42 +86,58 @@ class Stepper:
     def __init__(self, method: Any, denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
         self.method, self.denoiser = method, denoiser
         self.source, self.run, self.world = source, run, world
+        self.batches = Prefetch(self._parts, run.steps, world.device)
         world.broadcast(denoiser)
-        sharded = run.sharding == "fsdp" and world.size > 1
-        if sharded:
+        self.sharded = run.sharding == "fsdp" and world.size > 1
+        if self.sharded:
             shard(denoiser, world)
         called: Any = torch.compile(denoiser) if run.compile else denoiser
         self.objective: nn.Module = Objective(method, called)
-        if world.size > 1 and not sharded:
+        if world.size > 1 and not self.sharded:
             has_unused = self._has_unused(Objective(method, denoiser))
             self.objective = replicate(self.objective, world, has_unused)
         self.optimizers = run.optimizer.build(denoiser)
         self.ema = EMA(denoiser, run.ema)
+        # reading a number of a GPU makes the step wait for it; there, `check` asks when somebody looks anyway
+        self.asks_at_once = world.device.type == "cpu" or not self.optimizers.can_skip
+        self._broken = torch.full((), -1, dtype=torch.int64, device=world.device)
+
+    def _parts(self, step: int) -> list[tuple[Batch, StepContext, Tensor]]:
+        return list(micro_batches(self.source, self.run, self.world, step))
 
     def __call__(self, step: int, stop: bool) -> Outcome:
         """Advance the weights from `step` to `step + 1`."""
         self.denoiser.train()
         self.optimizers.zero_grad()
-        totals = torch.zeros(3, dtype=torch.float64, device=self.world.device)
-        totals[2] = float(stop)
+        totals = torch.zeros(2, dtype=torch.float64, device=self.world.device)
         seen: list[Mapping[str, Tensor]] = []
-        for micro, (batch, context, _) in enumerate(micro_batches(self.source, self.run, self.world, step)):
+        for micro, (batch, context, _) in enumerate(self.batches(step)):
             torch.manual_seed(dropout_seed(self.run.seed, step, self.world.rank, micro))
             with self._synchronised(micro == self.run.accumulate - 1):
                 value, objective, scored, observations = self.objective(batch, context)
                 objective.backward()
             seen.append(observations)
-            totals[:2] += torch.stack([value, scored.to(value.dtype)])
-        loss_sum, scored, anyone_stops = self.world.sum(totals).tolist()
+            totals += torch.stack([value, scored.to(value.dtype)])
+        totals = self.world.sum(totals)
         # wrappers average gradients over processes; we want the sum over samples divided by the global count
-        scale = self.world.size / max(scored, 1.0)
+        scale = self.world.size / totals[1].clamp(min=1.0)
         norm = normalise_and_clip(self.optimizers.parameters.values(), scale, self.run.optimizer.clip)
-        if not torch.tensor([loss_sum, norm]).isfinite().all():
-            raise NonFinite
-        learning_rate = self.optimizers.step(step, self.run.steps)
+        broken = ~(totals[0].isfinite() & norm.isfinite())
+        self._broken = torch.where((self._broken < 0) & broken, step, self._broken)
+        if self.asks_at_once:
+            self.check()
+        learning_rate = self.optimizers.step(
+            step, self.run.steps, skip=None if self.asks_at_once else self._broken >= 0
+        )
         self._learn(seen, step)
         self.ema.update()
-        return Outcome(loss_sum, scored, norm, learning_rate, anyone_stops > 0)
+        return Outcome(totals, norm, learning_rate, self.world.any(stop))
+
+    def check(self) -> None:
+        """Raise `NonFinite` if a step met a number that is not finite; from that step on, weights stand still."""
+        step = int(self._broken)
+        if step >= 0:
+            raise NonFinite(step)
 
     def _learn(self, seen: list[Mapping[str, Tensor]], step: int) -> None:
         """Hand the observations of all processes, in the global order of samples, to the method."""
@@ -126,13 +149,15 @@ class Stepper:
 
     def _synchronised(self, last: bool) -> Any:
         """Processes exchange gradients once per step, after the last micro-batch."""
+        if isinstance(self.denoiser, FSDPModule):
+            self.denoiser.set_requires_gradient_sync(last)
         if not last and isinstance(self.objective, nn.parallel.DistributedDataParallel):
             return self.objective.no_sync()
         return nullcontext()
 
     def _has_unused(self, objective: nn.Module) -> bool:
         """Whether some parameter takes no part in the loss, which DDP must be told; one pass on a micro-batch."""
-        batch, context, _ = next(micro_batches(self.source, self.run, self.world, 0))
+        batch, context, _ = self.batches.moved(self._parts(0)[0])
         objective(batch, context)[1].backward()
         unused = any(p.requires_grad and p.grad is None for p in self.denoiser.parameters())
         self.denoiser.zero_grad(set_to_none=True)

@@ -35,7 +35,7 @@ def doctor(*, device: Device = "auto", json: Json = False) -> None:
     from simplax.io.environment import versions
     from simplax.pretrained.model import bundled, place
     from simplax.train import machine
-    from simplax.train.precision import matmul_rate
+    from simplax.train.precision import matmul_rate, rule
 
     chosen = place(device)
     rates = {
@@ -49,7 +49,7 @@ def doctor(*, device: Device = "auto", json: Json = False) -> None:
         "cores": _cores(),
         "threads": torch.get_num_threads(),
         "gflops": {name: round(rate, 1) for name, rate in rates.items()},
-        "precision": max(rates, key=rates.__getitem__),
+        "precision": rule(chosen),
         "load": None if (busy := machine.load()) is None else round(busy, 2),
         "thread_speedup": round(machine.thread_speedup(), 2),
         "allocation_cost": round(machine.allocation_cost(), 2),
@@ -70,11 +70,7 @@ def _advice(data: dict[str, Any], device: str) -> list[str]:
     if device == "cpu":
         advice.append("no GPU in use: toy, sudoku4 and -cpu recipes are made for this, paper ones are slow.")
         advice += _cpu_advice(data)
-    faster, slower = data["precision"], {"float32": "bfloat16", "bfloat16": "float32"}[data["precision"]]
-    gain = data["gflops"][faster] / max(data["gflops"][slower], 0.1)
-    advice.append(
-        f"precision `auto` takes {faster}: its matrix products just ran {gain:.1f} times as fast as {slower}'s."
-    )
+    advice.append(_precision_advice(data["precision"], data["gflops"]))
     missing = [name for name, there in data["extras"].items() if not there]
     if "sudoku" in missing:
         advice.append("without the sudoku extra the first 9x9 pool takes minutes instead of seconds.")
@@ -83,6 +79,19 @@ def _advice(data: dict[str, Any], device: str) -> list[str]:
             f'extras not installed: {", ".join(missing)}; add one with `pip install "simplax[NAME]"`.'
         )
     return advice
+
+
+def _precision_advice(taken: str, rates: dict[str, float]) -> str:
+    """What `auto` takes by rule, and whether the measurement speaks for the other."""
+    other = {"float32": "bfloat16", "bfloat16": "float32"}[taken]
+    gain = rates[other] / max(rates[taken], 0.1)
+    line = f"precision `auto` takes {taken} here"
+    if gain < 1.2:
+        return f"{line}: matrix products in {other} just ran {gain:.1f} times as fast."
+    return (
+        f"{line}, and matrix products in {other} just ran {gain:.1f} times as fast: try --run.precision {other} in a "
+        "new run."
+    )
 
 
 def _cpu_advice(data: dict[str, Any]) -> list[str]:

@@ -42,7 +42,12 @@ def train(
     *,
     out: Annotated[Path | None, tyro.conf.arg(help="run directory; runs/RECIPE if not given")] = None,
     config: Annotated[Path | None, tyro.conf.arg(help="JSON file of settings laid over the recipe")] = None,
-    init_from: Annotated[str | None, tyro.conf.arg(help="start from the weights of this model")] = None,
+    init_from: Annotated[
+        str | None, tyro.conf.arg(help="start from the weights of this model, or RUN@STEP")
+    ] = None,
+    decay_from: Annotated[
+        bool, tyro.conf.arg(help="finish --init-from RUN@STEP: its optimizer too, the rate falling to zero")
+    ] = False,
     resume: Annotated[bool, tyro.conf.arg(help="refuse a directory without a run to resume")] = False,
     fresh: Annotated[bool, tyro.conf.arg(help="refuse a directory that has a run")] = False,
     allow_older: Annotated[
@@ -68,6 +73,7 @@ def train(
     """
     from simplax import pretrained, recipes
     from simplax.config.run import resolve
+    from simplax.pretrained.stored import at_step
     from simplax.recipes.launch import launch, repeats
 
     chosen = recipes.get(recipe)
@@ -88,8 +94,13 @@ def train(
         say(
             f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from random weights"
         )
-    source = None if init_from is None else pretrained.find(init_from)
-    if source is not None and not (directory / "latest").exists() and (what := repeats(chosen, source)):
+    source = None if init_from is None else pretrained.find(at_step(init_from))
+    if (
+        source is not None
+        and not decay_from
+        and not (directory / "latest").exists()
+        and (what := repeats(chosen, source))
+    ):
         say(
             f"{init_from} began with the same {what} as this run will: --task.seed gives Sudoku and text another "
             "order, --run.seed other noise"
@@ -100,6 +111,7 @@ def train(
         fresh=fresh,
         allow_older=allow_older,
         init_from=source,
+        decay_from=decay_from,
         hooks=hooks,
         device=str(pretrained.place(device)) if device != "auto" else device,
     )

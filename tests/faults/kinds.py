@@ -1,0 +1,264 @@
+"""Each kind of fault: it happens `count` times, and what came of it is counted."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+from processes import Child, Failure, finish
+
+from simplax.errors import UserError
+from simplax.io.files import sha256
+from simplax.pretrained.model import from_pretrained
+from simplax.train import checkpoint as checkpoints
+
+STEPS = 40
+SAME, SAID = "went on to the same bits", "one sentence"
+
+
+def training(run: Path, steps: int = STEPS) -> list[str]:
+    settings = {"steps": steps, "save-every": 3, "log-every": 2, "keep": 3, "validate-every": 0}
+    flags = [text for name, value in settings.items() for text in (f"--run.{name}", str(value))]
+    flags += ["--run.optimizer.decay", "constant", "--device", "cpu"]  # a longer run is then the same, longer
+    return ["train", "toy-udlm", "--smoke", "--out", str(run), *flags]
+
+
+def bits(run: Path) -> tuple[str, str]:
+    """Digests of the last weights and their average."""
+    found = checkpoints.find(run)
+    if found is None:
+        raise Failure(f"{run} has no checkpoint")
+    return sha256(found / checkpoints.WEIGHTS), sha256(found / checkpoints.AVERAGE)
+
+
+def reference(place: Path, steps: int = STEPS) -> tuple[tuple[str, str], float]:
+    """The run that nothing happens to, and how long it takes."""
+    began = time.perf_counter()
+    code, said = finish(training(place / "whole", steps), place / "words")
+    if code:
+        raise Failure(f"the run without a fault ended with {code}: {said}")
+    return bits(place / "whole"), time.perf_counter() - began
+
+
+def kill_training(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    expected, seconds = reference(place)
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        run, kills = place / f"run-{number}", 0
+        for _ in range(6):
+            child = Child(training(run), place / "words")
+            code = child.kill_after(chance.uniform(0.1, 0.9) * seconds)
+            if code == 0:
+                break
+            kills += 1
+            if code != -9:
+                raise Failure(f"a run that goes on after a kill ended with {code}: {child.sentence()}")
+        finish(training(run), place / "words")
+        if bits(run) != expected:
+            raise Failure("a killed run ended with other weights")
+        outcomes[SAME] += kills
+    return outcomes
+
+
+def _text(place: Path) -> list[str]:
+    source = place / "text.txt"
+    if not source.exists():
+        words = random.Random(1)
+        lines = (" ".join("".join(words.choices("abcdefgh", k=5)) for _ in range(12)) for _ in range(4000))
+        source.write_text("\n\n".join(lines))
+    return ["data", "text", str(source), "--tokenizer", "characters", "--length", "32"]
+
+
+def _content(folder: Path) -> dict[str, str]:
+    skip = {"manifest.json", "lock", ".lock"}
+    return {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and p.name not in skip}
+
+
+def kill_data(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    began = time.perf_counter()
+    code, said = finish([*_text(place), "--out", str(place / "whole")], place / "words")
+    seconds = time.perf_counter() - began
+    if code:
+        raise Failure(said)
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        out = place / f"data-{number}"
+        command = [*_text(place), "--out", str(out)]
+        for _ in range(3):
+            if Child(command, place / "words").kill_after(chance.uniform(0.05, 0.95) * seconds) == 0:
+                break
+            outcomes[SAME] += 1
+        code, said = finish(command, place / "words")
+        if code or _content(out) != _content(place / "whole"):
+            raise Failure(f"killed preparation ended otherwise: {said}")
+    return outcomes
+
+
+def kill_export(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    reference(place, 6)
+    command = ["export", str(place / "whole")]
+    began = time.perf_counter()
+    finish([*command, str(place / "good")], place / "words")
+    seconds = time.perf_counter() - began
+    outcomes: Counter[str] = Counter()
+    for number in range(3 * count):
+        out = place / f"model-{number}"
+        code = Child([*command, str(out)], place / "words").kill_after(chance.uniform(0.05, 1.0) * seconds)
+        if out.exists():
+            if from_pretrained(out).origin["sha256"] != from_pretrained(place / "good").origin["sha256"]:
+                raise Failure("half an export is there")
+            outcomes["complete"] += 1
+        else:
+            if code == 0:
+                raise Failure("an export that ended well is not there")
+            finish([*command, str(out)], place / "words")
+            outcomes["absent, and made by the same command"] += 1
+    return outcomes
+
+
+def two_at_once(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    expected, seconds = reference(place)
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        run = place / f"run-{number}"
+        first = Child(training(run), place / "first")
+        time.sleep(chance.uniform(0.0, 0.5) * seconds)
+        second = Child(training(run), place / "second")
+        codes = sorted((first.wait(), second.wait()))
+        said = [child.sentence() for child in (first, second)]
+        if bits(run) != expected:
+            raise Failure("two processes on one run spoiled its weights")
+        if codes == [0, 2] and any("is working in" in line for line in said):
+            outcomes["one trained, the other got one sentence"] += 1
+        elif codes == [0, 0]:
+            outcomes["one after the other"] += 1
+        else:
+            raise Failure(f"two processes on one run ended with {codes}: {said}")
+    return outcomes
+
+
+def damage(file: Path, chance: random.Random) -> str:
+    content = bytearray(file.read_bytes())
+    if chance.random() < 0.3 or not content:
+        del content[chance.randrange(len(content) + 1) :]
+        how = "cut"
+    else:
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        how = "flipped"
+    file.write_bytes(bytes(content))
+    return how
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "lock"
+    )
+
+
+def damage_run(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """A run cut at two thirds; one of its files is damaged; the same command goes on or says why not."""
+    expected, _ = reference(place, 9)
+    finish(training(place / "part", 6), place / "words")
+    files = [path for path in _files(place / "part") if path.parts[0] != "best"]
+    outcomes: Counter[str] = Counter()
+    for _ in range(count):
+        shutil.rmtree(place / "run", ignore_errors=True)
+        shutil.copytree(place / "part", place / "run", symlinks=True)
+        path = chance.choice(files)
+        how = damage(place / "run" / path, chance)
+        code, said = finish(training(place / "run", 9), place / "words")
+        if code == 0 and bits(place / "run") != expected:
+            raise Failure(f"{path} {how}: the run went on to other weights")
+        outcomes[f"{path.name} {how}: {SAME if code == 0 else SAID}"] += 1
+        if code == 2 and not said.endswith((".", "?")) and "undo: " not in said:
+            raise Failure(f"{path} {how}: {said}")
+    return outcomes
+
+
+def damage_export(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    reference(place, 6)
+    finish(["export", str(place / "whole"), str(place / "good")], place / "words")
+    good = from_pretrained(place / "good")
+    outcomes: Counter[str] = Counter()
+    for _ in range(count):
+        shutil.rmtree(place / "model", ignore_errors=True)
+        shutil.copytree(place / "good", place / "model")
+        path = chance.choice(_files(place / "good"))
+        how = damage(place / "model" / path, chance)
+        try:
+            found = from_pretrained(place / "model")
+        except UserError:
+            outcomes[f"{path.name} {how}: {SAID}"] += 1
+            continue
+        except Exception as error:
+            raise Failure(f"{path} {how}: {type(error).__name__}: {error}") from error
+        if found.origin["sha256"] != good.origin["sha256"]:
+            raise Failure(f"{path} {how}: other weights were loaded")
+        same = found.config == good.config
+        outcomes[
+            f"{path.name} {how}: {'the same model' if same else 'the same weights, another setting'}"
+        ] += 1
+    return outcomes
+
+
+def full_disk(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    expected, _ = reference(place)
+    disk = place / "disk"
+    disk.mkdir()
+    outcomes: Counter[str] = Counter()
+    for _ in range(count):
+        size = chance.randrange(100, 2000)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(disk)],
+            capture_output=True,
+            text=True,
+        )
+        if mounted.returncode:
+            return Counter(
+                {f"skipped: no small file system may be mounted here ({mounted.stderr.strip()})": 1}
+            )
+        try:
+            code, said = finish(training(disk / "run"), place / "words")
+            if code == 2 and "\n" not in said:
+                kept = checkpoints.find(disk / "run") if (disk / "run" / "checkpoints").exists() else None
+                outcomes[f"{SAID}; the last checkpoint is {'intact' if kept else 'not there yet'}"] += 1
+                subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+                finish(training(disk / "run"), place / "words")
+            if bits(disk / "run") != expected:
+                raise Failure("a run that had filled its disk went on to other weights")
+            outcomes[SAME] += 1
+        finally:
+            subprocess.run(["umount", str(disk)], check=False)
+    return outcomes
+
+
+def read_only(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """As somebody who may not write there; root may everything, so the process gives that up."""
+    expected, _ = reference(place, 9)
+    finish(training(place / "run", 6), place / "words")
+    place.chmod(0o755)
+    (place / "words").chmod(0o666)
+
+    def nobody() -> None:
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+
+    if os.getuid() != 0:
+        for path in (place / "run", *(place / "run").rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    code, said = finish(training(place / "run", 9), place / "words", nobody)
+    if code != 2:
+        raise Failure(f"a run went on in a directory that may not be written: {said}")
+    if os.getuid() != 0:
+        for path in (place / "run", *(place / "run").rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    finish(training(place / "run", 9), place / "words")
+    if bits(place / "run") != expected:
+        raise Failure("a run went on to other weights after it could not be written")
+    return Counter({f"{SAID}, and {SAME} when it may": 1})
