@@ -11,6 +11,7 @@ from torch import nn
 from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
 from simplax.pretrained.stored import CONFIG, run_of
+from simplax.recipes.prior import fill_prior
 from simplax.recipes.watch import KeepSamples, metric
 from simplax.train import Result, train
 from simplax.train.hooks import Hook
@@ -23,7 +24,9 @@ def build(config: RunConfig) -> nn.Module:
     """The untrained denoiser, the same for the same seed; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.run.seed)
-        return config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+        denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
+    fill_prior(config, denoiser)
+    return denoiser
 
 
 def _keep_tokenizer(config: RunConfig, directory: Path) -> None:
