@@ -129,9 +129,7 @@ def _write(
 ) -> None:
     job = jobs[number]
     counts = state.of(job.split)
-    writer = ShardWriter(
-        directory, job.split, layout.length, id_type(tokenizer.vocab_size), per_shard, counts["rows"]
-    )
+    writer = ShardWriter(directory, job.split, layout.length, tokenizer.vocab_size, per_shard, counts["rows"])
     rest, saved = np.array(state.rest, dtype=np.uint32), time.monotonic()
     for batch in _batches(job, state):
         ids = tokenizer.encode_batch([piece.content for piece in batch])

@@ -18,18 +18,24 @@ _LENGTHS = np.dtype("<u4")
 
 
 def id_type(vocab_size: int) -> np.dtype[Any]:
-    """Two bytes per id where they suffice."""
+    """Two bytes per id where they suffice, four otherwise."""
+    if vocab_size > 1 << 31:
+        raise UserError(f"a vocabulary of {vocab_size:,} categories is too large: number them from 0 up.")
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 class ShardWriter:
-    """Appends rows to `NAME-00000.bin` and so on, from row `rows`; whatever lies behind it is removed first."""
+    """Appends rows to `NAME-00000.bin` and so on, from row `rows`; whatever lies behind it is removed first.
+
+    Every id is compared with `vocab_size`: one that is out of range would be stored as another without a word.
+    """
 
     def __init__(
-        self, directory: Path, name: str, length: int, dtype: np.dtype[Any], per_shard: int, rows: int = 0
+        self, directory: Path, name: str, length: int, vocab_size: int, per_shard: int, rows: int = 0
     ):
-        self.directory, self.name, self.length = directory, name, length
-        self.dtype, self.per_shard, self.rows = dtype, per_shard, rows
+        self.directory, self.name, self.length, self.vocab_size = directory, name, length, vocab_size
+        self.dtype, self.per_shard, self.rows = id_type(vocab_size), per_shard, rows
+        dtype = self.dtype
         self._open: dict[str, BinaryIO] = {}
         number = rows // per_shard
         for path in directory.glob(f"{name}-*.*"):
@@ -41,6 +47,11 @@ class ShardWriter:
                 os.truncate(path, rows % per_shard * width)
 
     def write(self, tokens: np.ndarray, lengths: np.ndarray | None = None) -> None:
+        if tokens.size and not (tokens.min() >= 0 and tokens.max() < self.vocab_size):
+            wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+            raise UserError(
+                f"the tokenizer made the id {wrong} and says that its ids are below {self.vocab_size}: use another one."
+            )
         while len(tokens):
             room = self.per_shard - self.rows % self.per_shard
             self._file(".bin").write(np.ascontiguousarray(tokens[:room], dtype=self.dtype).data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,10 @@ class Subwords(Tokenizer):
                 f"{path} is not a tokenizer that the tokenizers library reads: {error}."
             ) from None
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
-        return int(self.inner.get_vocab_size(with_added_tokens=True))
+        """The largest id + 1: ids of a vocabulary need not be contiguous, and their number would be too small."""
+        return max(self.inner.get_vocab(with_added_tokens=True).values()) + 1
 
     @property
     def eos(self) -> int | None:
