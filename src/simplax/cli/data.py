@@ -14,7 +14,8 @@ from simplax.errors import UserError
 
 # name: (module with a function of that name, what it makes); adding one is adding a line
 DATA: dict[str, tuple[str, str]] = {
-    "text": ("simplax.cli.text", "sequences from text, FASTA, CSV columns or integers, tokenised and packed"),
+    "sequences": ("simplax.cli.text", "your own sequences: tables, FASTA, FASTQ, SMILES, integers, text"),
+    "text": ("simplax.cli.text", "the same by another name"),
     "sudoku": ("simplax.cli.data", "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on"),
 }
 

@@ -87,6 +87,10 @@ class Characters(Tokenizer):
 
     def _encode(self, text: str) -> np.ndarray:
         points = _code_points(text)
+        if not self.alphabet and text:
+            raise UserError(f"the character {text[0]!r} is not in this model's alphabet, which is empty.")
+        if not text:
+            return np.zeros(0, dtype=np.int64)
         ids = np.searchsorted(self._points, points).clip(max=len(self.alphabet) - 1)
         wrong = self._points[ids] != points
         if wrong.any():
@@ -97,14 +101,12 @@ class Characters(Tokenizer):
         return "".join(END if i == self.eos else self.alphabet[i] for i in ids)
 
     def to_json(self) -> str:
-        return _own("characters", alphabet=self.alphabet, has_end=self.has_end)
+        return own_json("characters", alphabet=self.alphabet, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Characters:
-        seen: set[str] = set()
-        for text in contents:
-            seen.update(str(text))
-        return Characters("".join(sorted(seen)), end)
+        """The tokenizer of the characters that occur."""
+        return Characters("".join(sorted(set().union(*map(str, contents)))), end)
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -143,14 +145,13 @@ class Values(Tokenizer):
         return line.getvalue()
 
     def to_json(self) -> str:
-        return _own("values", values=self.values, has_end=self.has_end)
+        return own_json("values", values=self.values, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Values:
-        seen: set[str] = set()
-        for cells in contents:
-            seen.update(cells)
-        numbers = all(value.removeprefix("-").isdecimal() for value in seen)
+        """The tokenizer of the values that occur, numbers in their own order."""
+        seen: set[str] = set().union(*contents)
+        numbers = all(value.removeprefix("-").isdecimal() and len(value) < 1000 for value in seen)
         ordered = sorted(seen, key=lambda value: (int(value), value)) if numbers else sorted(seen)
         return Values(tuple(ordered), end)
 
@@ -171,7 +172,7 @@ class Integers(Tokenizer):
         return self.size if self.has_end else None
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        arrays = [_whole_numbers(content) for content in contents]
+        arrays = [whole_numbers(content) for content in contents]
         for array in arrays:
             if array.size and int(array.max()) >= self.size:
                 raise UserError(
@@ -183,16 +184,16 @@ class Integers(Tokenizer):
         return " ".join(END if i == self.eos else str(i) for i in ids)
 
     def to_json(self) -> str:
-        return _own("integers", size=self.size, has_end=self.has_end)
+        return own_json("integers", size=self.size, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Integers:
-        arrays = (_whole_numbers(content) for content in contents)
+        arrays = (whole_numbers(content) for content in contents)
         largest = max((int(ids.max()) for ids in arrays if ids.size), default=0)
         return Integers(largest + 1, end)
 
 
-def _whole_numbers(content: Content) -> np.ndarray:
+def whole_numbers(content: Content) -> np.ndarray:
     if not isinstance(content, str):
         return np.asarray(content)
     try:
@@ -202,10 +203,43 @@ def _whole_numbers(content: Content) -> np.ndarray:
         raise UserError(f"{shown!r} is not a list of whole numbers: choose another --tokenizer.") from None
 
 
+@dataclass(frozen=True)
+class StopsAtEnd(Tokenizer):
+    """Another tokenizer that decodes up to the first end symbol: for sequences that are padded with it."""
+
+    inner: Tokenizer
+
+    @property
+    def spaces_lead(self) -> bool:  # type: ignore[override]
+        return self.inner.spaces_lead
+
+    @property
+    def vocab_size(self) -> int:
+        return self.inner.vocab_size
+
+    @property
+    def eos(self) -> int | None:
+        return self.inner.eos
+
+    @property
+    def bos(self) -> int | None:
+        return self.inner.bos
+
+    def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
+        return self.inner.encode_batch(contents)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        ids = list(ids)
+        return self.inner.decode(ids[: ids.index(self.eos)] if self.eos in ids else ids)
+
+    def to_json(self) -> str:
+        return self.inner.to_json()
+
+
 _OWN_KINDS: dict[str, Any] = {"characters": Characters, "values": Values, "integers": Integers}
 
 
-def _own(kind: str, **fields: Any) -> str:
+def own_json(kind: str, **fields: Any) -> str:
     return json.dumps({_OWN: kind, **fields}, ensure_ascii=False) + "\n"
 
 
@@ -215,8 +249,10 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         text = path.read_text(encoding="utf-8")
         if text.startswith(f'{{"{_OWN}"'):
+            from simplax.data.text.symbols import Symbols
+
             fields = json.loads(text)
-            kind = _OWN_KINDS[fields.pop(_OWN)]
+            kind = {**_OWN_KINDS, "symbols": Symbols}[fields.pop(_OWN)]
             return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
     except OSError as error:
         raise UserError(f"the tokenizer {path} cannot be read: {error.strerror}.") from error
