@@ -50,7 +50,8 @@ def run(table: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
     script = (
         "import sys\nif __name__ == '__main__':\n    import simplax.data.text as t\n"
         "    sys.modules['simplax.data.text.prepare']._SECONDS = 0.0\n"
-        f"    t.prepare(t.Options({str(table)!r}, 'smiles', columns=('smiles',), labels=('mass:number',)), {str(out)!r},"
+        f"    t.prepare(t.Options({str(table)!r}, 'smiles', columns=('smiles',), labels=('mass:number',)),"
+        f" {str(out)!r},"
         f" workers={workers})\n"
     )
     (out.parent / f"{out.name}.py").write_text(script)
