@@ -190,3 +190,26 @@ def test_from_a_fasta_file_by_command(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     told = json.loads(capsys.readouterr().out)
     assert (told["length"], told["vocab_size"], told["layout"]) == (15, 6, "learned_end")
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "data.md"
+
+
+@pytest.mark.parametrize("section", ["From a CSV file", "From a FASTA file"])
+def test_the_documented_commands(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a file to a trained, sampled and judged model, as written in the documentation."""
+    monkeypatch.chdir(tmp_path)
+    Path("molecules.csv").write_text("smiles\n" + "".join(f"{text}\n" for text in MOLECULES * 4))
+    Path("genes.fasta").write_text(
+        "".join(f">g{i}\n{'ACGT' * (1 + i % 3)}{'N' * (i % 2)}\n" for i in range(40))
+    )
+    block = DOCS.read_text().split(f"## {section}")[1].split("```bash\n")[1].split("```")[0]
+    commands = [line.split()[1:] for line in block.splitlines()]
+    assert [command[0] for command in commands] == ["data", "train", "sample", "evaluate"]
+    more = {"data": ["--workers", "1"], "train": ["--smoke"], "sample": [], "evaluate": ["--draws", "1"]}
+    for command in commands:
+        assert main([*command, *more[command[0]], "--json"]) == 0, capsys.readouterr().err
+        told = json.loads(capsys.readouterr().out)
+    assert math.isfinite(told["nats_per_token"])

@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import tempfile
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def parse(file: tuple[str, bytes], reading: Reading) -> None:
             source = open_source(str(path), Reading(**{**vars(reading), "scratch": Path(folder) / "s"}))
             pieces = list(source.read())
         except UserError as error:
-            assert "\n" not in str(error) or repr(str(path)) in repr(str(error))
+            assert "\n" not in str(error) and len(str(error)) < 1000
             return
         outline = list(source.outline())
         assert [extent.after for extent in outline if extent.last] == [p.after for p in pieces if p.last]
@@ -163,7 +164,8 @@ def test_any_compressed_file_is_expanded_whole_or_not_at_all() -> None:
     few(squeezing(squeezed))()
 
 
-@pytest.mark.training
+@pytest.mark.slow
+@pytest.mark.skipif("SIMPLAX_FUZZ" not in os.environ, reason="takes ten minutes: set SIMPLAX_FUZZ to run it")
 def test_tens_of_thousands_of_files() -> None:
     many(parsing(parse))()
     settings(many, max_examples=4000)(making(make))()

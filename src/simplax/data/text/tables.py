@@ -66,7 +66,7 @@ class Table(Documents):
         for name in (*self.columns, *self.labels):
             if header.count(name) != 1:
                 has = "no column" if name not in header else "several columns"
-                raise UserError(f"{path} has {has} {name!r}: say --columns with one of {', '.join(header)}.")
+                raise UserError(f"{path} has {has} {name!r}: say --columns with one of {_listed(header)}.")
         chosen = list(self.columns) or [name for name in header if name not in self.labels]
         if self.text and not self.columns and "text" in chosen:
             chosen = ["text"]
@@ -215,6 +215,12 @@ def _parquet(path: Path) -> Any:
         return pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} is not a Parquet file: {_first_line(error)}.") from None
+
+
+def _listed(names: list[str]) -> str:
+    """A few names in one line, whatever is in them."""
+    shown = [repr(name)[1:-1] if len(name) <= 40 else f"{name[:37]!r}..." for name in names[:20]]
+    return ", ".join(shown) + (", ..." if len(names) > 20 else "")
 
 
 def _first_line(error: Exception) -> str:
