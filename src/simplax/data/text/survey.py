@@ -11,7 +11,7 @@ import numpy as np
 from simplax.data.text.documents import Content
 from simplax.data.text.labels import CLASS, Label
 from simplax.data.text.symbols import Symbols, split
-from simplax.data.text.tokenizers import Characters, Integers, Tokenizer, Values, whole_numbers
+from simplax.data.text.tokenizers import Characters, Integers, Tokenizer, Values, cells_of, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ def _characters(content: Content) -> tuple[set[Any], int]:
 
 
 def _cells(content: Content) -> tuple[set[Any], int]:
-    return set(content), len(content)
+    cells = cells_of(content)
+    return set(cells), len(cells)
 
 
 def _largest(content: Content) -> tuple[set[Any], int]:

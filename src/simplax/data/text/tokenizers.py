@@ -133,9 +133,10 @@ class Values(Tokenizer):
         return {value: number for number, value in enumerate(self.values)}
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        rows = (next(csv.reader([row]), []) if isinstance(row, str) else row for row in contents)
         try:
-            return [np.fromiter((self._ids[cell] for cell in row), dtype=np.int64) for row in rows]
+            return [
+                np.fromiter(map(self._ids.__getitem__, cells_of(row)), dtype=np.int64) for row in contents
+            ]
         except KeyError as error:
             raise UserError(f"the value {error.args[0]!r} is not one of this model's categories.") from None
 
@@ -150,10 +151,21 @@ class Values(Tokenizer):
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Values:
         """The tokenizer of the values that occur, numbers in their own order."""
-        seen: set[str] = set().union(*contents)
+        seen: set[str] = set().union(*map(cells_of, contents))
         numbers = all(value.removeprefix("-").isdecimal() and len(value) < 1000 for value in seen)
         ordered = sorted(seen, key=lambda value: (int(value), value)) if numbers else sorted(seen)
         return Values(tuple(ordered), end)
+
+
+def cells_of(content: Content) -> Sequence[str]:
+    """The cells of a row; of text those that it has as a line of CSV."""
+    if not isinstance(content, str):
+        return content  # type: ignore[return-value]
+    try:
+        return next(csv.reader([content]), [])
+    except csv.Error:
+        shown = content if len(content) <= 60 else content[:57] + "..."
+        raise UserError(f"{shown!r} is not a row of values: choose another --tokenizer.") from None
 
 
 @dataclass(frozen=True)
