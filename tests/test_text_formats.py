@@ -155,6 +155,20 @@ def test_files_in_disguise_are_named(tmp_path: Path) -> None:
         texts(tmp_path / "n.npy")
 
 
+def test_numbers_are_never_spelled_out(tmp_path: Path) -> None:
+    """How Python shows an array is no text of the user's."""
+    np.save(tmp_path / "ids.npy", np.arange(12).reshape(3, 4))
+    for tokenizer in ("characters", "smiles"):
+        with pytest.raises(UserError, match="say --tokenizer integers"):
+            prepare(Options(str(tmp_path / "ids.npy"), tokenizer), tmp_path / "out")
+    (tmp_path / "ids.txt").write_text("1 -1")
+    with pytest.raises(UserError, match="category -1"):
+        prepare(Options(str(tmp_path / "ids.txt"), "integers", length=2), tmp_path / "out")
+    (tmp_path / "ids.txt").write_text("9" * 30)
+    with pytest.raises(UserError, match="not a list of whole numbers"):
+        prepare(Options(str(tmp_path / "ids.txt"), "integers", length=1), tmp_path / "out")
+
+
 def test_symbols_of_molecules(tmp_path: Path) -> None:
     smiles = r"C[C@@H](Cl)c1cc(Br)cs1/C=C\N#[N+]%12"
     assert split("smiles", smiles) == [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simplax.data.text.documents import Content
-from simplax.data.text.tokenizers import END, FILE, Tokenizer
+from simplax.data.text.tokenizers import END, FILE, Tokenizer, text_of
 from simplax.errors import UserError
 
 _ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
@@ -76,7 +76,7 @@ class Subwords(Tokenizer):
         return next((number for number in ids if number is not None), None)
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        encodings = self.inner.encode_batch_fast(list(contents), add_special_tokens=False)
+        encodings = self.inner.encode_batch_fast(list(map(text_of, contents)), add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -11,7 +11,15 @@ import numpy as np
 from simplax.data.text.documents import Content
 from simplax.data.text.labels import CLASS, Label
 from simplax.data.text.symbols import Symbols, split
-from simplax.data.text.tokenizers import Characters, Integers, Tokenizer, Values, cells_of, whole_numbers
+from simplax.data.text.tokenizers import (
+    Characters,
+    Integers,
+    Tokenizer,
+    Values,
+    cells_of,
+    text_of,
+    whole_numbers,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class Collected:
 
 
 def _characters(content: Content) -> tuple[set[Any], int]:
-    return set(str(content)), len(content)
+    return set(text_of(content)), len(content)
 
 
 def _cells(content: Content) -> tuple[set[Any], int]:
@@ -38,7 +46,7 @@ def _largest(content: Content) -> tuple[set[Any], int]:
 
 def _notation(name: str) -> Collected:
     def look(content: Content) -> tuple[set[Any], int]:
-        found = split(name, str(content))
+        found = split(name, text_of(content))
         return set(found), len(found)
 
     return Collected(look, lambda seen, end: Symbols(name, tuple(sorted(seen)), end))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from simplax.data.text.documents import Content
-from simplax.data.text.tokenizers import END, Tokenizer, own_json
+from simplax.data.text.tokenizers import END, Tokenizer, own_json, text_of
 from simplax.errors import UserError
 
 # atoms in brackets, two-letter halogens, atoms, bonds, branches, rings: the usual pattern of the literature
@@ -47,7 +47,7 @@ class Symbols(Tokenizer):
         ids = self._ids
         try:
             return [
-                np.array([ids[symbol] for symbol in split(self.notation, str(text))], dtype=np.int64)
+                np.array([ids[symbol] for symbol in split(self.notation, text_of(text))], dtype=np.int64)
                 for text in contents
             ]
         except KeyError as error:
@@ -58,14 +58,6 @@ class Symbols(Tokenizer):
 
     def to_json(self) -> str:
         return own_json("symbols", notation=self.notation, symbols=self.symbols, has_end=self.has_end)
-
-    @staticmethod
-    def seen(notation: str, contents: Iterable[Content]) -> set[str]:
-        """The distinct symbols of some strings."""
-        found: set[str] = set()
-        for text in contents:
-            found.update(split(notation, str(text)))
-        return found
 
 
 def split(notation: str, text: str) -> list[str]:

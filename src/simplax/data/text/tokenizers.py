@@ -83,7 +83,7 @@ class Characters(Tokenizer):
         return _code_points(self.alphabet)
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        return [self._encode(str(text)) for text in contents]
+        return [self._encode(text_of(text)) for text in contents]
 
     def _encode(self, text: str) -> np.ndarray:
         points = _code_points(text)
@@ -106,7 +106,16 @@ class Characters(Tokenizer):
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Characters:
         """The tokenizer of the characters that occur."""
-        return Characters("".join(sorted(set().union(*map(str, contents)))), end)
+        return Characters("".join(sorted(set().union(*map(text_of, contents)))), end)
+
+
+def text_of(content: Content) -> str:
+    """The text of a document; ids and cells have none, and how Python shows them is not meant."""
+    if not isinstance(content, str):
+        raise UserError(
+            "the source holds ready-made symbols and no text: say --tokenizer integers or values."
+        )
+    return content
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -160,7 +169,7 @@ class Values(Tokenizer):
 def cells_of(content: Content) -> Sequence[str]:
     """The cells of a row; of text those that it has as a line of CSV."""
     if not isinstance(content, str):
-        return content  # type: ignore[return-value]
+        return [str(cell) for cell in content]
     try:
         return next(csv.reader([content]), [])
     except csv.Error:
@@ -186,6 +195,8 @@ class Integers(Tokenizer):
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
         arrays = [whole_numbers(content) for content in contents]
         for array in arrays:
+            if array.size and int(array.min()) < 0:
+                raise UserError(f"the data has category {array.min()}: categories are counted from 0.")
             if array.size and int(array.max()) >= self.size:
                 raise UserError(
                     f"the data has category {array.max()} and there are {self.size}: say --vocab-size."
@@ -210,7 +221,7 @@ def whole_numbers(content: Content) -> np.ndarray:
         return np.asarray(content)
     try:
         return np.array([int(word) for word in content.split()], dtype=np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         shown = content if len(content) <= 60 else content[:57] + "..."
         raise UserError(f"{shown!r} is not a list of whole numbers: choose another --tokenizer.") from None
 
