@@ -15,8 +15,10 @@ import pytest
 
 from simplax.cli import main
 from simplax.data.text import Options, Prepared, Tokenizer, prepare
+from simplax.data.text import chunks as chunks_module
 from simplax.data.text import files as files_module
 from simplax.data.text import prepare as prepare_function
+from simplax.data.text.splits import held_out
 from simplax.data.text.tokenizers import Characters
 from simplax.errors import UserError
 
@@ -42,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {
         p.name: p.read_bytes()
         for p in directory.iterdir()
-        if p.suffix in (".bin", ".len") or p.stem == "tokenizer"
+        if p.suffix in (".bin", ".len", ".lab") or p.stem == "tokenizer"
     }
 
 
@@ -82,20 +84,20 @@ class Crash(Exception):
 def spoil(out: Path, per_shard: int) -> None:
     """Add what a crash may leave behind: rows written after the last state, in its shard and in the next."""
     state = json.loads((out / "state.json").read_text())
-    split = "train" if state["job"] == 0 else "validation"
-    number = state["splits"].get(split, {"rows": 0})["rows"] // per_shard
-    for shard in (number, number + 1):
-        for ending in (".bin", ".len"):
-            if ending == ".bin" or any(out.glob("*.len")):
-                with (out / f"{split}-{shard:05d}{ending}").open("ab") as file:
-                    file.write(b"half a row")
+    for split in ("train", "validation"):
+        number = state["splits"].get(split, {"rows": 0})["rows"] // per_shard
+        for shard in (number, number + 1):
+            for ending in (".bin", ".len"):
+                if ending == ".bin" or any(out.glob("*.len")):
+                    with (out / f"{split}-{shard:05d}{ending}").open("ab") as file:
+                        file.write(b"half a row")
 
 
-@pytest.mark.parametrize("layout", ["packed", "padded"])
+@pytest.mark.parametrize("layout", ["packed", "lengths", "learned_end"])
 def test_stopped_anywhere_it_continues_to_the_same_bytes(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
-    monkeypatch.setattr(prepare_module, "_BATCH", 60)
+    monkeypatch.setattr(chunks_module, "CHUNK", 60)
     monkeypatch.setattr(prepare_module, "_SECONDS", -1.0)
     options = characters(corpus, layout=layout)
     prepare(options, tmp_path / "whole", shard_bytes=500)
@@ -162,7 +164,7 @@ def test_a_source_that_changed_in_between_is_not_mixed(
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(prepare_module, "_finish", crash)
+        patch.setattr(prepare_module, "finish", crash)
         prepare(characters(corpus), tmp_path / "out")
     corpus.write_text(corpus.read_text() + '{"text": "more"}\n')
     with pytest.raises(UserError, match="source has changed"):
@@ -176,7 +178,7 @@ def test_documents_longer_than_a_piece_are_streamed(
     options = Options(str(tmp_path / "long.txt"), "characters", length=32)
     prepare(options, tmp_path / "whole")
     monkeypatch.setattr(files_module, "PIECE", 1000)
-    monkeypatch.setattr(prepare_module, "_BATCH", 3000)
+    monkeypatch.setattr(chunks_module, "CHUNK", 3000)
     prepare(options, tmp_path / "pieces")
     assert contents(tmp_path / "pieces") == contents(tmp_path / "whole")
 
@@ -186,8 +188,8 @@ def test_splits(corpus: Path, tmp_path: Path) -> None:
         facts = prepare(characters(corpus, **changes), tmp_path / name).manifest["splits"]
         return facts["train"]["documents"], facts["validation"]["documents"]
 
-    assert documents("share", split="10%") == (36, 4)
-    assert documents("default", split=None) == (39, 1)  # one per cent, and at least one
+    assert documents("sequences", split="10%", layout="learned_end") == (36, 4)
+    assert documents("sequence", split=None, layout="lengths") == (39, 1)  # one per cent, and at least one
     assert documents("other", split=None, validation=str(corpus)) == (40, 40)
     for wrong, message in (
         ("40", "hold out fewer"),
@@ -197,6 +199,29 @@ def test_splits(corpus: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             prepare(characters(corpus, split=wrong), tmp_path / "wrong")
+
+
+def test_a_share_is_one_of_documents_and_of_their_size(tmp_path: Path) -> None:
+    """One per cent of two books is not one of the books; of many pages it is some of the pages, from everywhere."""
+    sizes = np.random.default_rng(0).integers(1, 200, 5000)
+    for split in (0.01, 0.2):
+        held = held_out(f"{100 * split}%", sizes, each=False)
+        assert sizes[held].sum() / sizes.sum() == pytest.approx(split, rel=0.03)
+        assert held.mean() == pytest.approx(split, rel=0.3)
+        assert abs(np.flatnonzero(held).mean() / len(held) - 0.5) < 0.15
+        assert held_out(f"{100 * split}%", sizes, each=True).sum() == round(split * len(sizes))
+    skewed = np.array([1000, 1, 1, 1, 500_000, 3, 2, 1, 40])
+    held = held_out("0.001%", skewed, each=False)
+    assert 0.5 <= skewed[held].sum() / (1e-5 * skewed.sum()) <= 2.0
+    assert not held_out("1%", np.array([100, 100]), each=False).any()
+    assert held_out("3", np.ones(9), each=True).tolist() == [False] * 6 + [True] * 3
+
+    books = tmp_path / "books"
+    books.mkdir()
+    for name in ("one", "two"):
+        (books / f"{name}.txt").write_text("abcdefghij" * 500)
+    facts = prepare(Options(str(books), "characters", length=10), tmp_path / "out").manifest["splits"]
+    assert (facts["train"]["rows"], facts["validation"]["rows"]) == (990, 10)
 
 
 def test_a_single_document_gives_up_its_last_rows(tmp_path: Path) -> None:
@@ -254,4 +279,8 @@ def test_the_command(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         "characters",
     ]
     assert main([*separated, "--length", "4", "--out", str(tmp_path / "s"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["splits"]["train"]["documents"] == 2
+    splits = json.loads(capsys.readouterr().out)["splits"]
+    assert (splits["train"]["documents"], splits["validation"]["rows"]) == (
+        3,
+        1,
+    )  # too few to hold out a whole one

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from simplax.data.text import Options, Prepared, TextSource, prepare
+from simplax.data.text import Lengths, Options, Prepared, TextSource, prepare
 from simplax.errors import UserError
 from simplax.tasks import TextTask
 
@@ -41,7 +41,7 @@ def rows(prepared: Prepared, split: str) -> list[list[int]]:
 def test_other_categories_padded_and_packed(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("a,b,c\n" + "".join(f"{i % 3},{i % 2},{i}\n" for i in range(6)))
     table = prepare(Options(str(tmp_path / "table.csv"), columns=("a", "b"), split="1"), tmp_path / "table")
-    assert (table.length, table.vocab_size, table.manifest["layout"]) == (2, 3, "padded")
+    assert (table.length, table.vocab_size, table.manifest["layout"]) == (2, 3, "learned_end")
     assert rows(table, "train") == [[i % 3, i % 2] for i in range(5)]
 
     matrix = np.arange(24).reshape(4, 6) % 7
@@ -57,14 +57,19 @@ def test_other_categories_padded_and_packed(tmp_path: Path) -> None:
         prepare(Options(str(tmp_path / "ids.npy"), split="1", vocab_size=3), tmp_path / "few")
 
     (tmp_path / "genes.fasta").write_text(">a\nACGT\n>b\nGG\n>c\nACGTACGT\n>d\nTT\n")
-    genes = prepare(
-        Options(str(tmp_path / "genes.fasta"), layout="padded", length=6, split="1"), tmp_path / "genes"
-    )
-    batch = TextSource(genes.rows("train"), genes.vocab_size, None).batch(torch.arange(3))
-    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 4], [2, 2, 4, 4, 4, 4], [0, 1, 2, 3, 0, 1]]
-    assert batch.attend is not None and batch.attend.sum(-1).tolist() == [5, 3, 6]
+    options = Options(str(tmp_path / "genes.fasta"), length=6, split="1")
+    known = prepare(replace(options, layout="lengths"), tmp_path / "genes")
+    batch = TextSource(known.rows("train"), known.vocab_size, None).batch(torch.arange(3))
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 0, 0], [2, 2, 0, 0, 0, 0], [0, 1, 2, 3, 0, 1]]
+    assert batch.attend is not None and batch.attend.sum(-1).tolist() == [4, 2, 6]
     assert torch.equal(batch.scored, batch.attend)
-    assert genes.manifest["splits"]["train"]["cut"] == 1
+    assert known.manifest["splits"]["train"]["cut"] == 1
+    assert (known.end, known.lengths) == (None, Lengths((0, 0, 1, 0, 1, 0, 1)))
+    learned = prepare(options, tmp_path / "learned")
+    batch = TextSource(learned.rows("train"), learned.vocab_size, None).batch(torch.arange(3))
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 4], [2, 2, 4, 4, 4, 4], [0, 1, 2, 3, 0, 1]]
+    assert batch.attend is None and bool(batch.scored.all())
+    assert (learned.layout, learned.end, learned.lengths) == ("learned_end", 4, known.lengths)
 
 
 def test_ids_above_two_bytes_are_kept(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simplax.data.text import arrays as arrays_module
 from simplax.data.text import documents as documents_module
 from simplax.data.text import files as files_module
-from simplax.data.text import tables as tables_module
 from simplax.data.text.documents import Documents
 from simplax.data.text.sources import CORPORA, Reading, open_source
 from simplax.errors import UserError
@@ -43,7 +43,7 @@ def opened(path: Path, **reading: Any) -> Documents:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (documents_module, files_module, tables_module):
+    for module in (documents_module, files_module, arrays_module):
         monkeypatch.setattr(module, "PIECE", 16)
 
 
@@ -96,7 +96,7 @@ def test_reading_goes_on_from_any_piece(tmp_path: Path, small_pieces: None) -> N
 
 def test_small_pieces_change_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {name: texts(source) for name, source in sources(tmp_path).items()}
-    for module in (documents_module, files_module, tables_module):
+    for module in (documents_module, files_module, arrays_module):
         monkeypatch.setattr(module, "PIECE", 16)
     assert {name: texts(source) for name, source in sources(tmp_path).items()} == before
 
@@ -107,7 +107,7 @@ def test_parquet_rows_are_documents(tmp_path: Path, small_pieces: None) -> None:
 
     rows = ["one two three four five six", "", "seven", "eight nine"]
     pyarrow.parquet.write_table(arrow.table({"text": rows}), tmp_path / "x.parquet", row_group_size=2)
-    source = opened(tmp_path / "x.parquet")
+    source = opened(tmp_path / "x.parquet", cells=False)
     assert texts(source) == rows
     pieces = list(source.read())
     for number, piece in enumerate(pieces):
@@ -188,14 +188,14 @@ def test_empty_and_wrong_files_are_told_in_a_sentence(tmp_path: Path) -> None:
         "not.jsonl": "byte 0 of .* is not JSON",
         "key.jsonl": "no text under 'text'",
         "not.fasta": "not FASTA",
-        "ragged.csv": "line 3 of .* has 1 cells",
+        "ragged.csv": "row at byte 8 of .* has 1 cells",
         "floats.npy": "matrix of integers is needed",
         "negative.npy": "counted from 0",
         "mixed": "several kinds",
     }.items():
         with pytest.raises(UserError, match=message):
             texts(opened(tmp_path / name))
-    with pytest.raises(UserError, match="no column 'c': it has a, b"):
+    with pytest.raises(UserError, match="no column 'c': say --columns with one of a, b"):
         opened(tmp_path / "ragged.csv", columns=("c",))
 
 

@@ -6,13 +6,15 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simplax.data.text import Characters, load_tokenizer
+from simplax.data.text import Characters, Options, load_tokenizer, prepare
 from simplax.data.text import documents as documents_module
 from simplax.data.text import files as files_module
+from simplax.data.text.shards import ShardWriter, id_type
 from simplax.data.text.sources import Reading, open_source
 from simplax.data.text.tokenizers import Integers, Values
 from simplax.errors import UserError
@@ -81,6 +83,41 @@ def test_merges_may_come_in_two_files_or_in_a_package(
         assert (tokenizer.vocab_size, tokenizer.eos) == (4, 3)
     with pytest.raises(UserError, match=r"neither tokenizer\.json nor"):
         load_subwords(str(tmp_path))
+
+
+def test_ids_with_gaps_between_them_are_stored_as_they_are(tmp_path: Path) -> None:
+    """The number of entries says nothing about the largest id: 70000 must not become 70000 - 65536."""
+    library = pytest.importorskip("tokenizers", reason="needs the text extra")
+    from simplax.data.text.subwords import load_subwords
+
+    words = {"a": 0, "b": 70_000, "[UNK]": 5}
+    inner = library.Tokenizer(library.models.WordLevel(words, unk_token="[UNK]"))
+    inner.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    inner.add_special_tokens(["<|endoftext|>"])
+    end = inner.token_to_id("<|endoftext|>")
+    inner.save(str(tmp_path / "gaps.json"))
+    tokenizer = load_subwords(str(tmp_path / "gaps.json"))
+    assert tokenizer.vocab_size == max(70_001, end + 1)
+    (tmp_path / "words.txt").write_text("a b b a b a a b")
+    prepared = prepare(
+        Options(str(tmp_path / "words.txt"), str(tmp_path / "gaps.json"), length=4, split="0"),
+        tmp_path / "out",
+    )
+    assert prepared.vocab_size == tokenizer.vocab_size and prepared.manifest["dtype"] == "<u4"
+    stored = prepared.rows("train").take(np.arange(2))[0].tolist()
+    assert stored == [[0, 70_000, 70_000, 0], [70_000, 0, 0, 70_000]]
+
+
+@pytest.mark.parametrize("wrong", [7, 65_536 + 3, -1])
+def test_an_id_out_of_range_is_never_written(tmp_path: Path, wrong: int) -> None:
+    writer = ShardWriter(tmp_path, "train", 3, vocab_size=7, per_shard=4)
+    writer.write(np.array([[0, 1, 6]]))
+    with pytest.raises(UserError, match=f"made the id {wrong} and says that its ids are below 7"):
+        writer.write(np.array([[0, wrong, 1]]))
+    writer.close()
+    assert np.fromfile(tmp_path / "train-00000.bin", "<u2").tolist() == [0, 1, 6]
+    with pytest.raises(UserError, match="too large"):
+        id_type((1 << 31) + 1)
 
 
 def test_a_trained_bpe_is_the_same_every_time_and_reads_pieces_as_wholes(tmp_path: Path) -> None:

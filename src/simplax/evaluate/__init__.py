@@ -1,5 +1,6 @@
 """What is measured about a model and its samples."""
 
+from simplax.evaluate.entropy import perplexity as perplexity
 from simplax.evaluate.entropy import unigram_entropies as unigram_entropies
 from simplax.evaluate.entropy import unigram_entropy as unigram_entropy
 from simplax.evaluate.intervals import wilson as wilson

@@ -14,7 +14,7 @@ from simplax.errors import UserError
 from simplax.typing import Batch, Source
 
 if TYPE_CHECKING:
-    from simplax.data.text import Tokenizer
+    from simplax.data.text import Label, Lengths, Tokenizer
 
 
 _HELD_OUT = 1024
@@ -70,3 +70,16 @@ class Task(abc.ABC):
     def tokenizer(self, near: Path | None = None) -> Tokenizer | None:
         """What turns text into tokens and back, for data that was text; the one stored in `near` comes first."""
         return None
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a sequence and pads it, where the model itself writes it: decoding stops there."""
+        return None
+
+    def known_lengths(self) -> Lengths | None:
+        """How long sequences are, where padding is no part of the model: lengths of samples are drawn from this."""
+        return None
+
+    def described_by(self) -> tuple[Label, ...]:
+        """Labels of the sequences, in the order in which the training source tells them."""
+        return ()

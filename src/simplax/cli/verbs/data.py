@@ -17,10 +17,11 @@ DATA: dict[str, tuple[str, str]] = {
         "simplax.cli.verbs.data_molecules",
         "QM9 or MOSES as tokens, from the installed package or a CSV file",
     ),
-    "text": (
+    "sequences": (
         "simplax.cli.verbs.data_text",
-        "sequences from text, FASTA, CSV columns or integers, tokenised and packed",
+        "your own sequences: tables, FASTA, FASTQ, SMILES, integers, text",
     ),
+    "text": ("simplax.cli.verbs.data_text", "the same by another name"),
     "sudoku": (
         "simplax.cli.verbs.data",
         "the pools of 9x9 puzzles: 48,000 to train on, 2,000 to evaluate on",

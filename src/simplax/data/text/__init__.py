@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from simplax.data.text.labels import Label as Label
+from simplax.data.text.lengths import Lengths as Lengths
+from simplax.data.text.lengths import attend_through_end as attend_through_end
+from simplax.data.text.lengths import attend_to as attend_to
+from simplax.data.text.lengths import cut_all as cut_all
+from simplax.data.text.lengths import has_interior_end as has_interior_end
+from simplax.data.text.lengths import lengths_before_end as lengths_before_end
 from simplax.data.text.options import Options as Options
 from simplax.data.text.order import shuffled as shuffled
+from simplax.data.text.prepare import Part as Part
 from simplax.data.text.prepare import prepare as prepare
+from simplax.data.text.prepare import prepare_part as prepare_part
 from simplax.data.text.prepared import Prepared as Prepared
 from simplax.data.text.source import SyntheticSource as SyntheticSource
 from simplax.data.text.source import TextSource as TextSource

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ Content = str | list[str] | np.ndarray  # text, cells of a row, or ready-made id
 Cursor = tuple[int, int, int]  # file, where its document starts, where the next piece starts
 START: Cursor = (0, 0, 0)
 PIECE = 1 << 20
+BOM = b"\xef\xbb\xbf"
 # where a long document may be cut: GPT-2's pre-tokenizer ends a word there, so byte-level BPE never merges across it
 BETWEEN_WORDS = re.compile(r"(?<=[!-~])(?= [!-~])|(?<=\S\n)(?=\S)")
 _SEARCH = 4096
@@ -25,11 +26,23 @@ _SEARCH = 4096
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A document, or a part of a long one; `last` if it ends here. Reading goes on at `after`."""
+    """A document, or a part of a long one; `last` if it ends here. Reading goes on at `after`.
+
+    `labels` are the values of the columns that describe the document, in the order they were asked for.
+    """
 
     content: Content
     last: bool
     after: Cursor
+    labels: tuple[str, ...] = ()
+
+
+class Extent(NamedTuple):
+    """One or more pieces of a document without their content: where they end, and how large they are."""
+
+    after: Cursor
+    size: int
+    last: bool
 
 
 class Documents(abc.ABC):
@@ -41,9 +54,13 @@ class Documents(abc.ABC):
     def width(self) -> int | None:
         return None
 
-    @abc.abstractmethod
+    def outline(self) -> Iterator[Extent]:
+        """Ends and sizes of everything `read` gives, without decoding more than that needs."""
+        for piece in self.read():
+            yield Extent(piece.after, len(piece.content), piece.last)
+
     def count(self) -> int:
-        """How many documents there are, without reading more than that needs."""
+        return sum(extent.last for extent in self.outline())
 
     @abc.abstractmethod
     def read(self, cursor: Cursor = START) -> Iterator[Piece]:
@@ -69,6 +86,10 @@ def existing(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def decode(raw: bytes, errors: str, path: Path, offset: int) -> str:
     """UTF-8, or a sentence that names the first bad byte; `offset` is where `raw` starts in the file."""
+    if errors == "strict" and (found := raw.find(0)) >= 0:
+        raise UserError(
+            f"{path} is not text: byte {offset + found} is 0x00; give the file the ending of what it is."
+        )
     try:
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
@@ -81,13 +102,15 @@ def bad_byte(path: Path, offset: int, value: int) -> UserError:
     )
 
 
-def parts(text: str, begin: int, row: tuple[int, int], after: Cursor) -> Iterator[Piece]:
+def parts(
+    text: str, begin: int, row: tuple[int, int], after: Cursor, labels: tuple[str, ...] = ()
+) -> Iterator[Piece]:
     """A document held as a string, from character `begin` on, in pieces; `row` says which document it is."""
     while len(text) - begin > PIECE:
         end = last_match(BETWEEN_WORDS, text, begin, begin + PIECE) or begin + PIECE
-        yield Piece(text[begin:end], False, (*row, end))
+        yield Piece(text[begin:end], False, (*row, end), labels)
         begin = end
-    yield Piece(text[begin:], True, after)
+    yield Piece(text[begin:], True, after, labels)
 
 
 def last_match(pattern: re.Pattern[Any], data: Any, begin: int, end: int) -> int | None:

@@ -1,8 +1,7 @@
-"""Documents in plain files: text, FASTA and JSON lines, by byte position."""
+"""Documents that are runs of bytes of plain files: whole files, parts between separators, lines."""
 
 from __future__ import annotations
 
-import json
 import mmap
 import re
 from collections.abc import Callable, Iterator
@@ -13,20 +12,19 @@ from typing import NamedTuple
 
 from simplax.data.text.documents import (
     BETWEEN_WORDS,
+    BOM,
     PIECE,
     START,
     Cursor,
     Documents,
+    Extent,
     Piece,
     decode,
     existing,
     last_match,
-    parts,
 )
-from simplax.errors import UserError
 
 _BETWEEN_WORDS = re.compile(BETWEEN_WORDS.pattern.encode())
-_LONGEST_LINE = 1 << 30
 
 
 class Span(NamedTuple):
@@ -38,23 +36,28 @@ class Span(NamedTuple):
     after: int
 
 
-Spans = Callable[[mmap.mmap, int], Iterator[Span]]
+Spans = Callable[[mmap.mmap, int, Path], Iterator[Span]]
 
 
-def whole_file(data: mmap.mmap, start: int) -> Iterator[Span]:
+def after_mark(data: mmap.mmap) -> int:
+    """Where the text begins: behind a byte-order mark, if there is one."""
+    return len(BOM) if data[: len(BOM)] == BOM else 0
+
+
+def whole_file(data: mmap.mmap, start: int, path: Path) -> Iterator[Span]:
     if start < len(data):
-        yield Span(0, 0, len(data), len(data))
+        yield Span(0, after_mark(data), len(data), len(data))
 
 
 def separated_by(separator: str) -> Spans:
     """Documents between separators, without the line breaks around them; what is empty then is no document."""
     mark = separator.encode("utf-8")
 
-    def spans(data: mmap.mmap, start: int) -> Iterator[Span]:
+    def spans(data: mmap.mmap, start: int, path: Path) -> Iterator[Span]:
         while start < len(data):
-            found = data.find(mark, start)
-            stop = len(data) if found < 0 else found
-            begin, end = start, stop
+            begin = start or after_mark(data)
+            found = data.find(mark, begin)
+            stop = end = len(data) if found < 0 else found
             while begin < end and data[begin] in b"\r\n":
                 begin += 1
             while begin < end and data[end - 1] in b"\r\n":
@@ -66,17 +69,18 @@ def separated_by(separator: str) -> Spans:
     return spans
 
 
-def fasta_records(data: mmap.mmap, start: int) -> Iterator[Span]:
-    """Sequences behind their `>` lines."""
+def first_words(data: mmap.mmap, start: int, path: Path) -> Iterator[Span]:
+    """The first word of every line that has one: `.smi` files may name a molecule behind its string."""
     while start < len(data):
-        if data[start] != ord(">"):
-            raise UserError(f"this is not FASTA: byte {start} should begin a record with '>'.")
-        heading = data.find(b"\n", start)
-        begin = len(data) if heading < 0 else heading + 1
-        found = data.find(b"\n>", max(begin - 1, start))
-        end = len(data) if found < 0 else found + 1
-        yield Span(start, min(begin, end), end, end)
-        start = end
+        found = data.find(b"\n", start)
+        stop = len(data) if found < 0 else found
+        begin = start or after_mark(data)
+        line = data[begin:stop]
+        word = line.lstrip()
+        begin += len(line) - len(word)
+        if word:
+            yield Span(start, begin, begin + len(word.split(None, 1)[0]), stop + 1)
+        start = stop + 1
 
 
 @dataclass(frozen=True)
@@ -86,37 +90,42 @@ class ByteDocuments(Documents):
     paths: tuple[Path, ...]
     spans: Spans = whole_file
     errors: str = "strict"
-    residues: bool = False  # letters of a sequence: white space means nothing, nor does case
 
     def __post_init__(self) -> None:
         existing(self.paths)
 
-    def count(self) -> int:
-        total = 0
-        for path in self.paths:
-            with _mapped(path) as data:
-                total += sum(1 for _ in self.spans(data, 0))
-        return total
+    def outline(self) -> Iterator[Extent]:
+        for number, path in enumerate(self.paths):
+            with mapped(path) as data:
+                for span in self.spans(data, 0, path):
+                    for begin, end, after in _cuts(data, number, span, span.begin):
+                        yield Extent(after, end - begin, end == span.end)
 
     def read(self, cursor: Cursor = START) -> Iterator[Piece]:
         first, start, offset = cursor
         for number in range(first, len(self.paths)):
-            with _mapped(self.paths[number]) as data:
-                for span in self.spans(data, start):
-                    begin = max(span.begin, offset) if span.start == start else span.begin
-                    yield from self._pieces(data, number, span, begin)
+            path = self.paths[number]
+            with mapped(path) as data:
+                for span in self.spans(data, start, path):
+                    first_byte = max(span.begin, offset) if span.start == start else span.begin
+                    for begin, end, after in _cuts(data, number, span, first_byte):
+                        yield Piece(self.text(data[begin:end], path, begin), end == span.end, after)
             start, offset = 0, 0
 
-    def _pieces(self, data: mmap.mmap, number: int, span: Span, begin: int) -> Iterator[Piece]:
-        while True:
-            end = _cut(data, begin, span.end)
-            text = decode(data[begin:end], self.errors, self.paths[number], begin)
-            text = "".join(text.split()).upper() if self.residues else text
-            last = end == span.end
-            yield Piece(text, last, (number, span.after, 0) if last else (number, span.start, end))
-            if last:
-                return
-            begin = end
+    def text(self, raw: bytes, path: Path, at: int) -> str:
+        """What bytes from `at` on stand for."""
+        return decode(raw, self.errors, path, at)
+
+
+def _cuts(data: mmap.mmap, number: int, span: Span, begin: int) -> Iterator[tuple[int, int, Cursor]]:
+    """Begin, end and cursor behind every piece of a document."""
+    while True:
+        end = _cut(data, begin, span.end)
+        last = end == span.end
+        yield begin, end, (number, span.after, 0) if last else (number, span.start, end)
+        if last:
+            return
+        begin = end
 
 
 def _cut(data: mmap.mmap, begin: int, stop: int) -> int:
@@ -133,68 +142,6 @@ def _cut(data: mmap.mmap, begin: int, stop: int) -> int:
 
 
 @contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap]:
+def mapped(path: Path) -> Iterator[mmap.mmap]:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         yield data
-
-
-@dataclass(frozen=True)
-class JsonLines(Documents):
-    """One JSON object per line, its text under `column`; blank lines are no documents."""
-
-    paths: tuple[Path, ...]
-    column: str = "text"
-    errors: str = "strict"
-
-    def __post_init__(self) -> None:
-        existing(self.paths)
-
-    def count(self) -> int:
-        total = 0
-        for path in self.paths:
-            with open(path, "rb") as file:
-                total += sum(1 for line in file if not line.isspace())
-        return total
-
-    def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        first, start, offset = cursor
-        for number in range(first, len(self.paths)):
-            with open(self.paths[number], "rb") as file:
-                file.seek(start)
-                while line := file.readline(_LONGEST_LINE):
-                    here, start = start, start + len(line)
-                    if line.isspace():
-                        continue
-                    text = self._text(line, self.paths[number], here)
-                    yield from parts(text, offset, (number, here), (number, start, 0))
-                    offset = 0
-            start, offset = 0, 0
-
-    def _text(self, line: bytes, path: Path, at: int) -> str:
-        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
-            raise UserError(
-                f"the line at byte {at} of {path} is longer than 1 GiB: write it as a plain text file."
-            )
-        try:
-            record = json.loads(decode(line, self.errors, path, at))
-        except json.JSONDecodeError as error:
-            raise UserError(f"the line at byte {at} of {path} is not JSON: {error}.") from None
-        text = record.get(self.column) if isinstance(record, dict) else None
-        if not isinstance(text, str):
-            raise UserError(
-                f"the line at byte {at} of {path} has no text under {self.column!r}: say --columns NAME."
-            )
-        return _without_surrogates(text, self.errors, path, at) if b"\\ud" in line.lower() else text
-
-
-def _without_surrogates(text: str, errors: str, path: Path, at: int) -> str:
-    """JSON can spell half a character, which is no text."""
-    try:
-        text.encode("utf-8")
-        return text
-    except UnicodeEncodeError:
-        if errors == "replace":
-            return text.encode("utf-8", "replace").decode("utf-8")
-    raise UserError(
-        f"the line at byte {at} of {path} has half a surrogate pair: repair it, or say --errors replace."
-    )

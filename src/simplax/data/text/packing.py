@@ -13,12 +13,17 @@ from simplax.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """`tokens` (n, length); `lengths` (n,) where rows are padded; `rest` is what waits for the next piece."""
+    """`tokens` (n, length); `rest` is what waits for the next piece.
+
+    Where rows are padded, `lengths` (n,) is how many ids are not padding, and `sizes` the same without the end symbol;
+    `cut` counts the documents that were too long.
+    """
 
     tokens: np.ndarray
     rest: np.ndarray
     lengths: np.ndarray | None = None
     cut: int = 0
+    sizes: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -77,26 +82,33 @@ class Packed(Layout):
 class Padded(Layout):
     """A row for every document: its first `length` ids with the end symbol if there is room, then padding.
 
-    Padding repeats an ordinary id, because a symbol of its own would become a category of the noise: what is padding
-    is told by `lengths`.
+    Padding repeats an ordinary id, the end symbol if there is one, because a symbol of its own would become a category
+    of the noise. With `learned` padding is modelled like everything else and shows where a sequence ends; otherwise
+    `lengths` tell what is padding.
     """
 
+    learned: bool = False
+
     def rows(self, rest: np.ndarray, pieces: Sequence[np.ndarray], lasts: Sequence[bool]) -> Rows:
-        tokens = np.full((sum(lasts), self.length), self.eos or 0, dtype=np.uint32)
-        lengths, cut, row = np.zeros(len(tokens), dtype=np.uint32), 0, 0
-        for ids, last in zip(pieces, lasts):
-            ids = np.concatenate([rest, ids])[
-                : self.length + 1
-            ]  # one more tells that the document is too long
-            if not last:
-                rest = ids
-                continue
-            cut += len(ids) > self.length
-            size = min(len(ids), self.length)
-            tokens[row, :size] = ids[:size]
-            lengths[row] = size + (self.eos is not None and size < self.length)
-            rest, row = rest[:0], row + 1
-        return Rows(tokens, rest, lengths, cut)
+        stream = np.concatenate([rest, *pieces]).astype(np.uint32, copy=False)
+        after = len(rest) + np.cumsum([len(ids) for ids in pieces], dtype=np.int64)
+        ends = after[np.asarray(lasts, dtype=bool)]
+        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]
+        whole = ends - starts
+        kept = np.minimum(whole, self.length)
+        if self.learned and self.eos is None and bool((kept < self.length).any()):
+            raise UserError(
+                f"a sequence has {kept.min()} tokens and the rows {self.length}, and nothing can mark its end: leave "
+                "out --no-eos, or say --layout lengths."
+            )
+        tokens = np.full((len(ends), self.length), self.eos or 0, dtype=np.uint32)
+        done = int(ends[-1]) if len(ends) else 0
+        inside = np.arange(done) - np.repeat(starts, whole)
+        tokens[np.arange(self.length) < kept[:, None]] = stream[:done][inside < self.length]
+        lengths = kept + ((kept < self.length) if self.eos is not None else 0)
+        # one more than a row holds tells that the document is too long
+        waiting = stream[done : done + self.length + 1]
+        return Rows(tokens, waiting, lengths, int((whole > self.length).sum()), kept)
 
     def end(self, rest: np.ndarray) -> int:
         return 0

@@ -8,6 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from simplax.data.text.labels import CLASS, Label
+from simplax.data.text.lengths import Lengths
 from simplax.data.text.shards import Shards
 from simplax.data.text.tokenizers import FILE, Tokenizer, load_tokenizer
 from simplax.errors import UserError
@@ -19,7 +23,10 @@ FORMAT = "simplax-text-1"
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What `prepare` made; nothing but the manifest is read until it is needed."""
+    """What `prepare` made: it knows its length, vocabulary, tokenizer, layout, lengths and labels.
+
+    Nothing but the manifest is read until it is needed.
+    """
 
     directory: Path
     manifest: dict[str, Any]
@@ -51,6 +58,40 @@ class Prepared:
     def vocab_size(self) -> int:
         return int(self.manifest["vocab_size"])
 
+    @property
+    def layout(self) -> str:
+        """`learned_end`, `lengths` or `packed`; `padded` is what `lengths` was called."""
+        return str(self.manifest["layout"]).replace("padded", "lengths")
+
+    @property
+    def end(self) -> int | None:
+        """The id that ends a sequence and pads it; None where sequences have no end symbol."""
+        end = self.manifest.get("end", self.manifest["tokenizer"]["eos"])
+        return None if end is None else int(end)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What describes every sequence besides its tokens."""
+        return tuple(
+            Label(**{**label, "classes": tuple(label["classes"])})
+            for label in self.manifest.get("labels", ())
+        )
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """How long training sequences are, without padding; None where rows are packed."""
+        counts = self.manifest["splits"]["train"].get("lengths")
+        return Lengths(tuple(counts)) if counts else None
+
+    def label_values(self, split: str) -> dict[str, np.ndarray]:
+        """Of every sequence of a split: places in `Label.classes` as integers, numbers as they are."""
+        shards = self.rows(split)
+        values = shards.take_labels(np.arange(shards.rows))
+        return {
+            label.name: values[:, place].astype(np.int64) if label.kind == CLASS else values[:, place]
+            for place, label in enumerate(self.labels)
+        }
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(self.directory)
@@ -70,7 +111,8 @@ class Prepared:
             self.manifest["rows_per_shard"],
             facts["first"],
             facts["rows"],
-            self.manifest["layout"] == "padded",
+            self.layout == "lengths",
+            len(self.labels),
         )
 
     def verify(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from simplax.data.text.lengths import attend_to
 from simplax.data.text.order import shuffled
 from simplax.data.text.shards import Shards
 from simplax.random import Keys
@@ -29,13 +31,19 @@ class TextSource:
         return self.shards.length
 
     def batch(self, indices: Tensor) -> Batch:
+        tokens, lengths = self.shards.take(self._rows(indices))
+        attend = None if lengths is None else attend_to(torch.from_numpy(lengths), self.length)
+        return Batch.of(torch.from_numpy(tokens), attend=attend)
+
+    def labels(self, indices: Tensor) -> Tensor:
+        """(batch, labels) float64, what describes the sequences that `batch` gives for the same counters."""
+        return torch.from_numpy(self.shards.take_labels(self._rows(indices)))
+
+    def _rows(self, indices: Tensor) -> np.ndarray:
         indices = indices.long().cpu()
         rows = indices % len(self) if self.seed is None else shuffled(indices, len(self), self.seed)
-        tokens, lengths = self.shards.take(rows.numpy())
-        attend = None
-        if lengths is not None:
-            attend = torch.arange(self.length) < torch.from_numpy(lengths).unsqueeze(-1)
-        return Batch.of(torch.from_numpy(tokens), attend=attend)
+        found: np.ndarray = rows.numpy()
+        return found
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from simplax.data.text.documents import Documents
-from simplax.data.text.files import ByteDocuments, JsonLines, fasta_records, separated_by, whole_file
-from simplax.data.text.tables import Arrays, Csv, HubDataset, Parquet
+from simplax.data.text.arrays import Arrays
+from simplax.data.text.compressed import Expanded, check_beginning, expand, inner_name, temporary_folder
+from simplax.data.text.documents import Documents, existing
+from simplax.data.text.files import ByteDocuments, first_words, separated_by, whole_file
+from simplax.data.text.hub import HubDataset
+from simplax.data.text.jsonl import JsonLines
+from simplax.data.text.residues import Residues, fasta_records, fastq_records
+from simplax.data.text.tables import Csv, Parquet
 from simplax.errors import UserError
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a source is read: its columns, what separates documents in plain text, what to do with bad bytes."""
+    """How a source is read: its columns, what separates documents in plain text, what to do with bad bytes.
+
+    `labels` are columns that describe a document, `alphabet` and `ambiguous` as in `Residues`; compressed files are
+    expanded below `scratch`.
+    """
 
     columns: tuple[str, ...] = ()
     separator: str | None = None
     errors: str = "strict"
-    cells: bool = True  # whether cells of a CSV file are symbols, rather than text
+    cells: bool = True  # whether cells of a table are symbols, rather than text
+    labels: tuple[str, ...] = ()
+    alphabet: str | None = None
+    ambiguous: str = "keep"
+    scratch: Path | None = None
 
     def column(self) -> str:
         if len(self.columns) > 1:
@@ -31,10 +44,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file: how it is opened, and the tokenizer it gets unless told otherwise."""
+    """A kind of file: how it is opened, the tokenizer it gets unless told otherwise, and how it begins.
+
+    `each` says that every document is a sequence of its own, as molecules are and chapters are not.
+    """
 
     open: Callable[[tuple[Path, ...], Reading], Documents]
     tokenizer: str
+    each: bool = False
+    beginnings: tuple[bytes, ...] = ()
+    has_labels: bool = False
 
 
 def _plain(paths: tuple[Path, ...], reading: Reading) -> Documents:
@@ -42,20 +61,29 @@ def _plain(paths: tuple[Path, ...], reading: Reading) -> Documents:
     return ByteDocuments(paths, spans, reading.errors)
 
 
+def _lines(paths: tuple[Path, ...], reading: Reading) -> Documents:
+    return ByteDocuments(paths, first_words, reading.errors)
+
+
 def _fasta(paths: tuple[Path, ...], reading: Reading) -> Documents:
-    return ByteDocuments(paths, fasta_records, reading.errors, residues=True)
+    named = {".fna": "dna", ".faa": "protein"}.get(paths[0].suffix.lower())
+    return Residues(paths, fasta_records, reading.errors, reading.alphabet or named, reading.ambiguous)
+
+
+def _fastq(paths: tuple[Path, ...], reading: Reading) -> Documents:
+    return Residues(paths, fastq_records, reading.errors, reading.alphabet or "dna", reading.ambiguous)
 
 
 def _json_lines(paths: tuple[Path, ...], reading: Reading) -> Documents:
-    return JsonLines(paths, reading.column(), reading.errors)
+    return JsonLines(paths, reading.column(), reading.errors, reading.labels)
 
 
 def _csv(paths: tuple[Path, ...], reading: Reading) -> Documents:
-    return Csv(paths, reading.columns, not reading.cells, reading.errors)
+    return Csv(paths, reading.columns, not reading.cells, reading.errors, reading.labels)
 
 
 def _parquet(paths: tuple[Path, ...], reading: Reading) -> Documents:
-    return Parquet(paths, reading.column())
+    return Parquet(paths, reading.columns, not reading.cells, reading.errors, reading.labels)
 
 
 def _arrays(paths: tuple[Path, ...], reading: Reading) -> Documents:
@@ -63,13 +91,16 @@ def _arrays(paths: tuple[Path, ...], reading: Reading) -> Documents:
 
 
 TEXT = Kind(_plain, "gpt2")
-_FASTA, _CSV = Kind(_fasta, "characters"), Kind(_csv, "values")
+_CSV = Kind(_csv, "values", each=True, has_labels=True)
 KINDS: dict[str, Kind] = {
-    ".jsonl": Kind(_json_lines, "gpt2"),
-    ".parquet": Kind(_parquet, "gpt2"),
-    **dict.fromkeys((".fasta", ".fa", ".faa", ".fna"), _FASTA),
+    ".jsonl": Kind(_json_lines, "gpt2", has_labels=True),
+    ".parquet": Kind(_parquet, "gpt2", beginnings=(b"PAR1",), has_labels=True),
+    **dict.fromkeys((".fasta", ".fa", ".faa", ".fna"), Kind(_fasta, "characters", each=True)),
+    **dict.fromkeys((".fastq", ".fq"), Kind(_fastq, "characters", each=True)),
+    **dict.fromkeys((".smi", ".smiles"), Kind(_lines, "smiles", each=True)),
+    ".selfies": Kind(_lines, "selfies", each=True),
     **dict.fromkeys((".csv", ".tsv"), _CSV),
-    ".npy": Kind(_arrays, "integers"),
+    ".npy": Kind(_arrays, "integers", each=True, beginnings=(b"\x93NUMPY",)),
 }
 
 
@@ -112,18 +143,36 @@ def kind_of(source: str) -> Kind:
     """The kind of a source by its name alone."""
     if source.startswith(HUB) or source in CORPORA:
         return TEXT
-    return KINDS.get(_files(source)[0].suffix.lower(), TEXT)
+    return KINDS.get(_ending(_files(source)[0]), TEXT)
 
 
 def open_source(source: str, reading: Reading) -> Documents:
-    """The documents that `source` names: a corpus, `hub:NAME[,CONFIG][@SPLIT]`, a file, or a directory of files."""
+    """The documents that `source` names: a corpus, a data set of the hub, a file, or a directory of files.
+
+    A data set is `hub:NAME[,CONFIG][@SPLIT][#REVISION]`.
+    """
     if source in CORPORA:
         return CORPORA[source].documents()
     if source.startswith(HUB):
-        name, _, split = source.removeprefix(HUB).partition("@")
+        name, _, revision = source.removeprefix(HUB).partition("#")
+        name, _, split = name.partition("@")
         name, _, config = name.partition(",")
-        return HubDataset(name, config or None, split or "train", reading.column())
-    return kind_of(source).open(_files(source), reading)
+        return HubDataset(
+            name, config or None, split or "train", reading.column(), revision or None, reading.labels
+        )
+    kind, paths = kind_of(source), existing(_files(source))
+    if reading.labels and not kind.has_labels:
+        raise UserError(f"{source} has no columns and so no labels: leave out --labels.")
+    folder = reading.scratch or temporary_folder()
+    plain = tuple(expand(path, folder / f"{number:05d}") for number, path in enumerate(paths))
+    for path in existing(plain):
+        check_beginning(path, kind.beginnings)
+    inner = kind.open(plain, reading)
+    return inner if plain == paths else Expanded(inner, paths)
+
+
+def _ending(path: Path) -> str:
+    return inner_name(path).suffix.lower()
 
 
 def _files(source: str) -> tuple[Path, ...]:
@@ -136,7 +185,7 @@ def _files(source: str) -> tuple[Path, ...]:
             )
         return (path,)
     files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-    endings = sorted({file.suffix.lower() for file in files})
+    endings = sorted({_ending(file) for file in files})
     if not files:
         raise UserError(f"the directory {source} has no files: name another source.")
     if len(endings) > 1:

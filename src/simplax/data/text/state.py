@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simplax.data.text.documents import START
+from simplax.data.text.chunks import CHUNK
+from simplax.data.text.options import same_options
 from simplax.data.text.tokenizers import FILE
 from simplax.errors import UserError
 from simplax.io.files import write_json
 
-STATE = "state.json"
+STATE, CHUNKS, EXPANDED = "state.json", "chunks", ".expanded"
 
 
 @dataclass
 class State:
-    """With the shards cut back to `rows`, all that is needed to go on: the job, where it reads, what waits."""
+    """With the shards cut back to `rows`, all that is needed to go on: the next chunk, and per split what waits.
+
+    `facts` is what the first pass over the documents found, None before it is done.
+    """
 
     options: dict[str, Any]
     sources: list[Any]
-    job: int = 0
-    documents: int = 0
-    cursor: list[int] = field(default_factory=lambda: list(START))
-    rest: list[int] = field(default_factory=list)
-    splits: dict[str, dict[str, int]] = field(default_factory=dict)
+    chunk_bytes: int = CHUNK
+    chunk: int = 0
+    facts: dict[str, Any] | None = None
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def of(self, split: str) -> dict[str, int]:
-        return self.splits.setdefault(split, {"documents": 0, "tokens": 0, "rows": 0, "cut": 0, "dropped": 0})
+    def of(self, split: str) -> dict[str, Any]:
+        nothing = {"documents": 0, "tokens": 0, "rows": 0, "cut": 0, "dropped": 0}
+        return self.splits.setdefault(split, {**nothing, "rest": [], "lengths": []})
 
     def save(self, directory: Path) -> None:
         write_json(directory / STATE, asdict(self))
@@ -47,17 +52,29 @@ def resume(directory: Path, fresh: State) -> State:
         return fresh
     except (ValueError, TypeError):
         raise UserError(f"{directory / STATE} is damaged: remove the directory and start again.") from None
-    if (stored.options, stored.sources) == (fresh.options, fresh.sources):
+    same = same_options(stored.options, fresh.options)
+    if same and (stored.sources, stored.chunk_bytes) == (fresh.sources, fresh.chunk_bytes):
         return stored
-    if not any(split["rows"] for split in stored.splits.values()):  # it failed before it wrote a row
+    begun = any(split["rows"] for split in stored.splits.values()) or (directory / CHUNKS).exists()
+    if not begun:  # it failed before it wrote a row
         (directory / FILE).unlink(missing_ok=True)
         fresh.save(directory)
         return fresh
-    if stored.options != fresh.options:
+    if not same:
         raise UserError(f"{directory} holds data begun with other options: choose another directory.")
     raise UserError(
         f"the source has changed since {directory} was begun: remove the directory and start again."
     )
+
+
+def discard(directory: Path) -> None:
+    """Remove everything that an attempt has written: its input is wrong, so nothing of it can be used."""
+    for path in (*directory.glob("train-*.*"), *directory.glob("validation-*.*")):
+        path.unlink()
+    for name in (FILE, STATE):
+        (directory / name).unlink(missing_ok=True)
+    for name in (CHUNKS, EXPANDED):
+        shutil.rmtree(directory / name, ignore_errors=True)
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from simplax.data.text.documents import Content
-from simplax.data.text.tokenizers import END, FILE, Tokenizer
+from simplax.data.text.tokenizers import END, FILE, Tokenizer, text_of
 from simplax.errors import UserError
 
 _ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
@@ -56,9 +57,10 @@ class Subwords(Tokenizer):
                 f"{path} is not a tokenizer that the tokenizers library reads: {error}."
             ) from None
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
-        return int(self.inner.get_vocab_size(with_added_tokens=True))
+        """The largest id + 1: ids of a vocabulary need not be contiguous, and their number would be too small."""
+        return max(self.inner.get_vocab(with_added_tokens=True).values()) + 1
 
     @property
     def eos(self) -> int | None:
@@ -74,7 +76,7 @@ class Subwords(Tokenizer):
         return next((number for number in ids if number is not None), None)
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        encodings = self.inner.encode_batch_fast(list(contents), add_special_tokens=False)
+        encodings = self.inner.encode_batch_fast(list(map(text_of, contents)), add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:

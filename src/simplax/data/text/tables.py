@@ -1,164 +1,194 @@
-"""Documents that are rows: CSV, Parquet, a data set of the Hugging Face hub, an array of integers."""
+"""Documents that are rows of CSV and Parquet files."""
 
 from __future__ import annotations
 
+import abc
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
-from simplax.data.text.documents import PIECE, START, Cursor, Documents, Piece, bad_byte, existing, parts
+from simplax.data.text.documents import BOM, START, Cursor, Documents, Piece, decode, existing, parts
 from simplax.errors import UserError
 
 _ROWS = 1024
-_FIELD_LIMIT = 1 << 30
+_FIELD_LIMIT = 1 << 28
+
+
+class Row(NamedTuple):
+    """Where a row begins, where the next one does, and its chosen cells, those of the labels last."""
+
+    here: int
+    after: int
+    cells: list[str]
 
 
 @dataclass(frozen=True)
-class Csv(Documents):
-    """The chosen columns of every row: each cell one symbol, or (`text`) one column whose text is the document."""
+class Table(Documents):
+    """The chosen columns of every row: each cell one symbol, or (`text`) one column whose text is the document.
+
+    Without `columns` all of them are symbols but those of `labels`; text is then in the only column, or in `text`.
+    """
 
     paths: tuple[Path, ...]
     columns: tuple[str, ...] = ()
     text: bool = False
     errors: str = "strict"
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         existing(self.paths)
         for path in self.paths:
-            with self._open(path) as file:
-                header = next(csv.reader(file, delimiter=_delimiter(path)), [])
-            for name in self.columns:
-                if name not in header:
-                    raise UserError(f"{path} has no column {name!r}: it has {', '.join(header)}.")
-        if self.text and len(self.columns) != 1:
-            raise UserError("name the one column that holds the text with --columns NAME.")
+            self._wanted(path)
 
     @property
     def width(self) -> int | None:
-        if self.text:
-            return None
-        return len(self.columns) or len(next(self._rows(self.paths[0]), ()))
-
-    def count(self) -> int:
-        return sum(sum(1 for _ in self._rows(path)) for path in self.paths)
+        return None if self.text else len(self._wanted(self.paths[0])) - len(self.labels)
 
     def read(self, cursor: Cursor = START) -> Iterator[Piece]:
         first, start, offset = cursor
         for number in range(first, len(self.paths)):
-            for row, cells in enumerate(islice(self._rows(self.paths[number]), start, None), start):
-                after = (number, row + 1, 0)
+            wanted = self._wanted(self.paths[number])
+            symbols = len(wanted) - len(self.labels)
+            for row in self._rows(self.paths[number], start, wanted):
+                after, labels = (number, row.after, 0), tuple(row.cells[symbols:])
                 if self.text:
-                    yield from parts(cells[0], offset, (number, row), after)
+                    yield from parts(row.cells[0], offset, (number, row.here), after, labels)
                 else:
-                    yield Piece(cells, True, after)
+                    yield Piece(row.cells[:symbols], True, after, labels)
                 offset = 0
             start, offset = 0, 0
 
-    def _rows(self, path: Path) -> Iterator[list[str]]:
-        csv.field_size_limit(_FIELD_LIMIT)
-        try:
-            with self._open(path) as file:
-                rows = csv.reader(file, delimiter=_delimiter(path))
-                header = next(rows, [])
-                wanted = [header.index(name) for name in self.columns] or list(range(len(header)))
-                for cells in rows:
-                    if not cells:
-                        continue
-                    if len(cells) != len(header):
-                        raise UserError(
-                            f"line {rows.line_num} of {path} has {len(cells)} cells and the first has {len(header)}."
-                        )
-                    yield [cells[index] for index in wanted]
-        except UnicodeDecodeError:
-            raise _find_bad_byte(path) from None
-        except csv.Error as error:
-            raise UserError(f"{path} is not CSV: {error}.") from None
+    def _wanted(self, path: Path) -> list[str]:
+        """Names of the columns that are read, those of the labels last."""
+        header = self._header(path)
+        for name in (*self.columns, *self.labels):
+            if header.count(name) != 1:
+                has = "no column" if name not in header else "several columns"
+                raise UserError(f"{path} has {has} {name!r}: say --columns with one of {_listed(header)}.")
+        chosen = list(self.columns) or [name for name in header if name not in self.labels]
+        if self.text and not self.columns and "text" in chosen:
+            chosen = ["text"]
+        if self.text and len(chosen) != 1:
+            raise UserError(f"name the one column of {path} that holds the text with --columns NAME.")
+        if not chosen:
+            raise UserError(f"{path} has no columns: name another source.")
+        return [*chosen, *self.labels]
 
-    def _open(self, path: Path) -> Any:
-        return open(path, encoding="utf-8-sig", errors=self.errors, newline="")
+    @abc.abstractmethod
+    def _header(self, path: Path) -> list[str]: ...
 
-
-def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
-
-
-def _find_bad_byte(path: Path) -> UserError:
-    """The csv module reads ahead, so the place has to be looked for."""
-    import codecs
-
-    decoder, offset = codecs.getincrementaldecoder("utf-8")(), 0
-    with open(path, "rb") as file:
-        while chunk := file.read(PIECE):
-            held = len(decoder.getstate()[0])
-            try:
-                decoder.decode(chunk)
-            except UnicodeDecodeError as error:
-                at = offset - held + error.start
-                return bad_byte(path, at, error.object[error.start])
-            offset += len(chunk)
-    return bad_byte(path, offset, 0)
+    @abc.abstractmethod
+    def _rows(self, path: Path, start: int, wanted: list[str]) -> Iterator[Row]: ...
 
 
 @dataclass(frozen=True)
-class Parquet(Documents):
-    """A column of text of Parquet files."""
+class Csv(Table):
+    """Comma-separated values, or tab-separated ones if the file's name says so, with a header."""
 
-    paths: tuple[Path, ...]
-    column: str = "text"
+    def _header(self, path: Path) -> list[str]:
+        with open(path, "rb") as file:
+            return next(self._cells(_Lines(file, path, self.errors)), [])
 
-    def __post_init__(self) -> None:
-        existing(self.paths)
-        for path in self.paths:
-            names = self._file(path).schema_arrow.names
-            if self.column not in names:
-                raise UserError(
-                    f"{path} has no column {self.column!r}: say --columns with one of {', '.join(names)}."
-                )
+    def _rows(self, path: Path, start: int, wanted: list[str]) -> Iterator[Row]:
+        with open(path, "rb") as file:
+            lines = _Lines(file, path, self.errors)
+            header = next(self._cells(lines), [])
+            places = self._places(header, wanted)
+            lines.seek(max(start, lines.at))
+            here = lines.at
+            for cells in self._cells(lines):
+                if cells:
+                    if len(cells) != len(header):
+                        raise UserError(
+                            f"the row at byte {here} of {path} has {len(cells)} cells and the header has {len(header)}."
+                        )
+                    yield Row(here, lines.at, [cells[index] for index in places])
+                here = lines.at
+
+    def _places(self, header: list[str], wanted: list[str]) -> list[int]:
+        """Names chosen by the user occur once; all columns are taken by place, for two may have one name."""
+        if self.columns or self.text:
+            return [header.index(name) for name in wanted]
+        symbols = [place for place, name in enumerate(header) if name not in self.labels]
+        return [*symbols, *(header.index(name) for name in self.labels)]
+
+    def _cells(self, lines: _Lines) -> Iterator[list[str]]:
+        csv.field_size_limit(_FIELD_LIMIT)
+        delimiter = "\t" if lines.path.suffix.lower() == ".tsv" else ","
+        here = lines.at
+        try:
+            for cells in csv.reader(lines, delimiter=delimiter, strict=True):
+                yield cells
+                here = lines.at
+        except csv.Error as error:
+            raise UserError(f"the row at byte {here} of {lines.path} is not CSV: {error}.") from None
+
+
+class _Lines(Iterator[str]):
+    """Lines for the csv module, which asks for one at a time: `at`, where the next one begins, gives rows places."""
+
+    def __init__(self, file: BinaryIO, path: Path, errors: str):
+        self.file, self.path, self.errors, self.at = file, path, errors, 0
+        if file.read(len(BOM)) == BOM:
+            self.at = len(BOM)
+        file.seek(self.at)
+
+    def seek(self, at: int) -> None:
+        self.file.seek(at)
+        self.at = at
+
+    def __next__(self) -> str:
+        line = self.file.readline(_FIELD_LIMIT)
+        if not line:
+            raise StopIteration
+        text = decode(line, self.errors, self.path, self.at)
+        self.at += len(line)
+        return text
+
+
+@dataclass(frozen=True)
+class Parquet(Table):
+    """Columns of Parquet files; places are row numbers."""
+
+    def _header(self, path: Path) -> list[str]:
+        return [str(name) for name in _parquet(path).schema_arrow.names]
 
     def count(self) -> int:
-        return sum(self._file(path).metadata.num_rows for path in self.paths)
+        return sum(_parquet(path).metadata.num_rows for path in self.paths)
 
-    def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        first, start, offset = cursor
-        for number in range(first, len(self.paths)):
-            for row, text in self._texts(self.paths[number], start):
-                yield from parts(text, offset, (number, row), (number, row + 1, 0))
-                offset = 0
-            start, offset = 0, 0
+    def _rows(self, path: Path, start: int, wanted: list[str]) -> Iterator[Row]:
+        import pyarrow
 
-    def _texts(self, path: Path, start: int) -> Iterator[tuple[int, str]]:
-        file = self._file(path)
-        row, groups = 0, range(file.metadata.num_row_groups)
-        for group in groups:
-            size = file.metadata.row_group(group).num_rows
-            if row + size <= start:
-                row += size
-                continue
-            for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[self.column]):
-                for text in batch.column(0).to_pylist():
-                    if row >= start:
-                        yield row, _text(text, row, str(path))
-                    row += 1
-
-    def _file(self, path: Path) -> Any:
+        file, row = _parquet(path), 0
         try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise UserError('Parquet files need pyarrow: pip install "simplax[hub]".') from error
-        try:
-            return pyarrow.parquet.ParquetFile(path)
-        except pyarrow.ArrowInvalid as error:
-            raise UserError(f"{path} is not a Parquet file: {error}.") from None
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if row + size <= start:
+                    row += size
+                    continue
+                for batch in file.iter_batches(_ROWS, row_groups=[group], columns=wanted):
+                    if row + len(batch) <= start:
+                        row += len(batch)
+                        continue
+                    columns = [
+                        batch.column(batch.schema.get_field_index(name)).to_pylist() for name in wanted
+                    ]
+                    for values in zip(*columns):
+                        if row >= start:
+                            yield Row(row, row + 1, self._strings(values, row, path))
+                        row += 1
+        except (pyarrow.ArrowException, OSError) as error:
+            raise UserError(f"{path} is a damaged Parquet file: {_first_line(error)}.") from None
+
+    def _strings(self, values: tuple[Any, ...], row: int, path: Path) -> list[str]:
+        if self.text:
+            as_text(values[0], row, str(path))
+        return [as_cell(value, row, str(path)) for value in values]
 
 
-def _text(value: Any, row: int, where: str) -> str:
+def as_text(value: Any, row: int, where: str) -> str:
     if not isinstance(value, str):
         raise UserError(
             f"row {row} of {where} is not text but {type(value).__name__}: choose another column."
@@ -166,99 +196,32 @@ def _text(value: Any, row: int, where: str) -> str:
     return value
 
 
-@dataclass(frozen=True)
-class HubDataset(Documents):
-    """A data set by its name on the Hugging Face hub, memory-mapped by the `datasets` library."""
-
-    name: str
-    config: str | None = None
-    split: str = "train"
-    column: str = "text"
-    paths: tuple[Path, ...] = ()
-
-    @cached_property
-    def _rows(self) -> Any:
-        try:
-            import datasets
-        except ImportError as error:
-            raise UserError(
-                'data sets of the hub need the datasets library: pip install "simplax[hub]".'
-            ) from error
-        try:
-            rows = datasets.load_dataset(self.name, self.config, split=self.split)
-        except Exception as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"the data set {self.name} cannot be loaded from the hub: {reason}") from error
-        if self.column not in rows.column_names:
-            names = ", ".join(rows.column_names)
-            raise UserError(f"{self.name} has no column {self.column!r}: say --columns with one of {names}.")
-        return rows
-
-    def count(self) -> int:
-        return len(self._rows)
-
-    def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        _, start, offset = cursor
-        for first in range(start, len(self._rows), _ROWS):
-            texts = self._rows[first : first + _ROWS][self.column]
-            for row, text in enumerate(texts, first):
-                yield from parts(_text(text, row, self.name), offset, (0, row), (0, row + 1, 0))
-                offset = 0
-
-    def sizes(self) -> list[dict[str, Any]]:
-        return [{"name": self.name, "documents": self.count()}]
-
-    def digests(self) -> list[dict[str, Any]]:
-        return [{**self.sizes()[0], "fingerprint": getattr(self._rows, "_fingerprint", None)}]
+def as_cell(value: Any, row: int, where: str) -> str:
+    """A value as the text that stands for it; lists and what is missing have none."""
+    if not isinstance(value, str | int | float):
+        raise UserError(
+            f"row {row} of {where} holds {type(value).__name__} and no text or number: choose another column."
+        )
+    return str(value)
 
 
-@dataclass(frozen=True)
-class Arrays(Documents):
-    """Integer `.npy` files: a row of a matrix is a document, a vector is one long document."""
+def _parquet(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError('Parquet files need pyarrow: pip install "simplax[hub]".') from error
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} is not a Parquet file: {_first_line(error)}.") from None
 
-    paths: tuple[Path, ...]
 
-    def __post_init__(self) -> None:
-        existing(self.paths)
-        for path in self.paths:
-            array = self._array(path)
-            if array.ndim not in (1, 2) or array.dtype.kind not in "iu":
-                raise UserError(
-                    f"{path} holds {array.dtype} of shape {array.shape}: a vector or a matrix of integers is needed."
-                )
-            if not array.size:
-                raise UserError(f"{path} is empty: remove it or name another source.")
+def _listed(names: list[str]) -> str:
+    """A few names in one line, whatever is in them."""
+    shown = [repr(name)[1:-1] if len(name) <= 40 else f"{name[:37]!r}..." for name in names[:20]]
+    return ", ".join(shown) + (", ..." if len(names) > 20 else "")
 
-    @property
-    def width(self) -> int | None:
-        shapes = {self._array(path).shape[1:] for path in self.paths}
-        return next(iter(shapes))[0] if len(shapes) == 1 and shapes != {()} else None
 
-    def count(self) -> int:
-        arrays = map(self._array, self.paths)
-        return sum(1 if array.ndim == 1 else len(array) for array in arrays)
-
-    def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        first, start, offset = cursor
-        for number in range(first, len(self.paths)):
-            array = np.atleast_2d(self._array(self.paths[number]))
-            for row in range(start, len(array)):
-                for begin in range(offset, array.shape[1], PIECE):
-                    end = min(begin + PIECE, array.shape[1])
-                    last = end == array.shape[1]
-                    after = (number, row + 1, 0) if last else (number, row, end)
-                    yield Piece(self._checked(array[row, begin:end], number), last, after)
-                offset = 0
-            start = 0
-
-    def _checked(self, ids: np.ndarray, number: int) -> np.ndarray:
-        if ids.size and ids.min() < 0:
-            raise UserError(f"{self.paths[number]} holds {ids.min()}: categories are counted from 0.")
-        return np.asarray(ids)
-
-    def _array(self, path: Path) -> np.ndarray:
-        try:
-            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-            return array
-        except (ValueError, EOFError, OSError) as error:
-            raise UserError(f"{path} is not a readable .npy file of integers: {error}.") from None
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

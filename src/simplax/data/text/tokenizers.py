@@ -83,10 +83,14 @@ class Characters(Tokenizer):
         return _code_points(self.alphabet)
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        return [self._encode(str(text)) for text in contents]
+        return [self._encode(text_of(text)) for text in contents]
 
     def _encode(self, text: str) -> np.ndarray:
         points = _code_points(text)
+        if not self.alphabet and text:
+            raise UserError(f"the character {text[0]!r} is not in this model's alphabet, which is empty.")
+        if not text:
+            return np.zeros(0, dtype=np.int64)
         ids = np.searchsorted(self._points, points).clip(max=len(self.alphabet) - 1)
         wrong = self._points[ids] != points
         if wrong.any():
@@ -97,14 +101,21 @@ class Characters(Tokenizer):
         return "".join(END if i == self.eos else self.alphabet[i] for i in ids)
 
     def to_json(self) -> str:
-        return _own("characters", alphabet=self.alphabet, has_end=self.has_end)
+        return own_json("characters", alphabet=self.alphabet, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Characters:
-        seen: set[str] = set()
-        for text in contents:
-            seen.update(str(text))
-        return Characters("".join(sorted(seen)), end)
+        """The tokenizer of the characters that occur."""
+        return Characters("".join(sorted(set().union(*map(text_of, contents)))), end)
+
+
+def text_of(content: Content) -> str:
+    """The text of a document; ids and cells have none, and how Python shows them is not meant."""
+    if not isinstance(content, str):
+        raise UserError(
+            "the source holds ready-made symbols and no text: say --tokenizer integers or values."
+        )
+    return content
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -131,9 +142,10 @@ class Values(Tokenizer):
         return {value: number for number, value in enumerate(self.values)}
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        rows = (next(csv.reader([row]), []) if isinstance(row, str) else row for row in contents)
         try:
-            return [np.fromiter((self._ids[cell] for cell in row), dtype=np.int64) for row in rows]
+            return [
+                np.fromiter(map(self._ids.__getitem__, cells_of(row)), dtype=np.int64) for row in contents
+            ]
         except KeyError as error:
             raise UserError(f"the value {error.args[0]!r} is not one of this model's categories.") from None
 
@@ -143,16 +155,26 @@ class Values(Tokenizer):
         return line.getvalue()
 
     def to_json(self) -> str:
-        return _own("values", values=self.values, has_end=self.has_end)
+        return own_json("values", values=self.values, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Values:
-        seen: set[str] = set()
-        for cells in contents:
-            seen.update(cells)
-        numbers = all(value.removeprefix("-").isdecimal() for value in seen)
+        """The tokenizer of the values that occur, numbers in their own order."""
+        seen: set[str] = set().union(*map(cells_of, contents))
+        numbers = all(value.removeprefix("-").isdecimal() and len(value) < 1000 for value in seen)
         ordered = sorted(seen, key=lambda value: (int(value), value)) if numbers else sorted(seen)
         return Values(tuple(ordered), end)
+
+
+def cells_of(content: Content) -> Sequence[str]:
+    """The cells of a row; of text those that it has as a line of CSV."""
+    if not isinstance(content, str):
+        return [str(cell) for cell in content]
+    try:
+        return next(csv.reader([content]), [])
+    except csv.Error:
+        shown = content if len(content) <= 60 else content[:57] + "..."
+        raise UserError(f"{shown!r} is not a row of values: choose another --tokenizer.") from None
 
 
 @dataclass(frozen=True)
@@ -171,8 +193,10 @@ class Integers(Tokenizer):
         return self.size if self.has_end else None
 
     def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
-        arrays = [_whole_numbers(content) for content in contents]
+        arrays = [whole_numbers(content) for content in contents]
         for array in arrays:
+            if array.size and int(array.min()) < 0:
+                raise UserError(f"the data has category {array.min()}: categories are counted from 0.")
             if array.size and int(array.max()) >= self.size:
                 raise UserError(
                     f"the data has category {array.max()} and there are {self.size}: say --vocab-size."
@@ -183,29 +207,62 @@ class Integers(Tokenizer):
         return " ".join(END if i == self.eos else str(i) for i in ids)
 
     def to_json(self) -> str:
-        return _own("integers", size=self.size, has_end=self.has_end)
+        return own_json("integers", size=self.size, has_end=self.has_end)
 
     @staticmethod
     def of(contents: Iterable[Content], end: bool) -> Integers:
-        arrays = (_whole_numbers(content) for content in contents)
+        arrays = (whole_numbers(content) for content in contents)
         largest = max((int(ids.max()) for ids in arrays if ids.size), default=0)
         return Integers(largest + 1, end)
 
 
-def _whole_numbers(content: Content) -> np.ndarray:
+def whole_numbers(content: Content) -> np.ndarray:
     if not isinstance(content, str):
         return np.asarray(content)
     try:
         return np.array([int(word) for word in content.split()], dtype=np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         shown = content if len(content) <= 60 else content[:57] + "..."
         raise UserError(f"{shown!r} is not a list of whole numbers: choose another --tokenizer.") from None
+
+
+@dataclass(frozen=True)
+class StopsAtEnd(Tokenizer):
+    """Another tokenizer that decodes up to the first end symbol: for sequences that are padded with it."""
+
+    inner: Tokenizer
+
+    @property
+    def spaces_lead(self) -> bool:  # type: ignore[override]
+        return self.inner.spaces_lead
+
+    @property
+    def vocab_size(self) -> int:
+        return self.inner.vocab_size
+
+    @property
+    def eos(self) -> int | None:
+        return self.inner.eos
+
+    @property
+    def bos(self) -> int | None:
+        return self.inner.bos
+
+    def encode_batch(self, contents: Sequence[Content]) -> list[np.ndarray]:
+        return self.inner.encode_batch(contents)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        ids = list(ids)
+        return self.inner.decode(ids[: ids.index(self.eos)] if self.eos in ids else ids)
+
+    def to_json(self) -> str:
+        return self.inner.to_json()
 
 
 _OWN_KINDS: dict[str, Any] = {"characters": Characters, "values": Values, "integers": Integers}
 
 
-def _own(kind: str, **fields: Any) -> str:
+def own_json(kind: str, **fields: Any) -> str:
     return json.dumps({_OWN: kind, **fields}, ensure_ascii=False) + "\n"
 
 
@@ -215,8 +272,10 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         text = path.read_text(encoding="utf-8")
         if text.startswith(f'{{"{_OWN}"'):
+            from simplax.data.text.symbols import Symbols
+
             fields = json.loads(text)
-            kind = _OWN_KINDS[fields.pop(_OWN)]
+            kind = {**_OWN_KINDS, "symbols": Symbols}[fields.pop(_OWN)]
             return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
     except OSError as error:
         raise UserError(f"the tokenizer {path} cannot be read: {error.strerror}.") from error
