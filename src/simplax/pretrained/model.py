@@ -73,11 +73,12 @@ class Model:
             raise UserError(f"{self.config.name} is not a model of text: it has no tokenizer.")
         return self.tokenizer.encode(text)
 
-    def decode(self, tokens: Tensor) -> list[str]:
-        """Sequences (batch, length) as people read them, special tokens included."""
+    def decode(self, tokens: Tensor, lengths: Tensor | None = None) -> list[str]:
+        """Sequences (batch, length) as people read them, special tokens included; `lengths` cut off padding."""
         if self.tokenizer is None:
             return self.config.task.text(tokens)
-        return [self.tokenizer.decode(row) for row in tokens.tolist()]
+        stops = [tokens.shape[1]] * len(tokens) if lengths is None else lengths.tolist()
+        return [self.tokenizer.decode(row[:stop]) for row, stop in zip(tokens.tolist(), stops)]
 
     def describe(self) -> dict[str, Any]:
         """Name, origin and digest of the weights, for manifests."""
@@ -118,6 +119,7 @@ class Model:
         eta: float | Concentration | None = None,
         time_power: float | None = None,
         sampler: Sampler[Any] | None = None,
+        lengths: Sequence[int] | Tensor | int | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
         progress: Callable[[int], None] | None = None,
@@ -126,7 +128,9 @@ class Model:
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) holds keep `tokens`; a
-        row where it holds nowhere takes the defaults of a free draw. `progress` is told how many of the sequences are
+        row where it holds nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is told
+        how many of the sequences are
         done, those on the way by their share.
         """
         if num < 1 or batch_size < 1:
@@ -140,6 +144,7 @@ class Model:
         for name, value in (("tokens", tokens), ("given", given)):
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
+        attend = self._attend(lengths, numbers)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
         parts: list[Samples] = []
         order: list[Tensor] = []
@@ -168,6 +173,7 @@ class Model:
                         seeds=numbers[rows],
                         tokens=None if tokens is None else tokens[rows].to(self.device),
                         given=None if given is None else given[rows].to(self.device),
+                        attend=None if attend is None else attend[rows].to(self.device),
                         temperature=defaults.temperature if temperature is None else temperature,
                         top_p=defaults.top_p if top_p is None else top_p,
                         trajectory=trajectory,
@@ -175,6 +181,29 @@ class Model:
                     )
                 )
         return _in_order(join(parts), torch.cat(order))
+
+    def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
+        """Which positions are not padding, for models of sequences with known lengths."""
+        known, number = self.config.task.known_lengths(), len(seeds)
+        if known is None:
+            if lengths is not None:
+                raise UserError(f"{self.config.name} does not take lengths: it learned where sequences end.")
+            return None
+        from simplax.data.text.lengths import attend_to
+
+        if lengths is None:
+            chosen = known.draw(seeds)
+        else:
+            chosen = (
+                torch.as_tensor(lengths).expand(number)
+                if isinstance(lengths, int)
+                else torch.as_tensor(lengths)
+            )
+        if chosen.shape != (number,):
+            raise UserError(
+                f"give one length for all or one per sample: {number} samples, {chosen.numel()} lengths."
+            )
+        return attend_to(chosen, self.config.task.length)
 
     def nll(
         self,
@@ -280,6 +309,7 @@ def _in_order(drawn: Samples, rows: Tensor) -> Samples:
         tokens=drawn.tokens[back.to(drawn.tokens.device)],
         seeds=drawn.seeds[back.to(drawn.seeds.device)],
         trajectory=None if path is None else path[:, back.to(path.device)],
+        lengths=None if drawn.lengths is None else drawn.lengths[back.to(drawn.lengths.device)],
     )
 
 

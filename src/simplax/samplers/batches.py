@@ -41,4 +41,7 @@ def join(parts: list[Samples]) -> Samples:
         sum(part.calls for part in parts),
         parts[0].num_steps,
         sum(part.block_passes * len(part.tokens) for part in parts) / len(tokens),
+        None
+        if parts[0].lengths is None
+        else torch.cat([part.lengths for part in parts if part.lengths is not None]),
     )

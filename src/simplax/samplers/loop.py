@@ -29,6 +29,7 @@ class Samples:
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
     what was asked for; some samplers spend the last of them on reading the answer off, without a time of its own.
     `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
+    `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them.
     """
 
     tokens: Tensor
@@ -39,6 +40,7 @@ class Samples:
     calls: int = 0
     num_steps: int = 0
     block_passes: float = 0.0
+    lengths: Tensor | None = None
 
 
 @torch.no_grad()
@@ -97,7 +99,8 @@ def sample(
     nfe = network.sequences / max(batch, 1)
     full = torch.stack([*path[:-1], result]) if trajectory else None
     passes = network.block_passes / max(batch, 1)
-    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes)
+    lengths = None if attend is None else attend.sum(-1)
+    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes, lengths)
 
 
 def _process(

@@ -37,6 +37,10 @@ def sample(
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
     prompt: Annotated[str | None, tyro.conf.arg(help="text that every sequence begins with")] = None,
     given: Annotated[bool, tyro.conf.arg(help="clamp the given positions of validation sequences")] = False,
+    lengths: Annotated[
+        int | None,
+        tyro.conf.arg(help="tokens of every sequence, where lengths are known; as in the data if not given"),
+    ] = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
@@ -70,6 +74,7 @@ def sample(
             given=None if clamped is None else clamped.given,
             eta=concentration,
             time_power=time_power,
+            lengths=lengths,
             batch_size=batch_size,
             trajectory=html is not None,
             progress=done,
@@ -79,7 +84,7 @@ def sample(
 
         write_page(html, loaded, drawn, None if clamped is None else clamped.given)
         say(f"the denoising is in {html}")
-    texts = loaded.decode(drawn.tokens.cpu())
+    texts = loaded.decode(drawn.tokens.cpu(), drawn.lengths)
     columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
     rows = [{"seed": number, "text": text, "tokens": ids} for number, text, ids in columns]
     if format == "jsonl" and not json:
