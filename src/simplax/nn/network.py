@@ -96,9 +96,10 @@ class Network:
         carried: Tensor | None = None,
         *,
         fuse: bool = False,
+        raw_only: bool = False,
         **keywords: Any,
     ) -> tuple[Prediction, Tensor | None]:
-        """One call, and what it hands to the next; `fuse` allows the projection to be left out."""
+        """One call, and what it hands to the next; `fuse` may leave the projection out, `raw_only` the carry."""
         self._count(_batch_of(state))
         if carried is not None:
             keywords[self.carry.keyword] = carried
@@ -112,7 +113,8 @@ class Network:
         logits = logits.float()
         if self.size is not None and logits.shape[-1] > self.size:
             logits = logits[..., : self.size]  # published networks also have an output for the mask
-        return Prediction(logits), self.carry.after(logits, hidden, self.inner)
+        # what is made from transformed logits is left to whoever transforms them
+        return Prediction(logits), None if raw_only else self.carry.after(logits, hidden, self.inner)
 
     def _first_call(
         self,
@@ -222,9 +224,10 @@ class Chain(Network):
             known = {name: None if value is None else value[rows] for name, value in known.items()}
         carried = self.carried if rows is None or self.carried is None else self.carried[rows]
         time = t.to(_device_of(state), torch.float32).expand(count)
-        prediction, fresh = self.predict(state, time, carried, **{**known, **keywords})
+        tempered = self.carry.tempered
+        prediction, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
         prediction = Prediction(self.transform(prediction.logits))
-        if self.carry.tempered:
+        if tempered:
             fresh = self.carry.after(prediction.logits, None, self.inner)
         if fresh is not None:
             self._keep(fresh, rows, busy)
