@@ -19,7 +19,7 @@ LAYERS = [
     "train",
     "config",
     "pretrained",
-    "evaluate viz",
+    "evaluate interop viz",
     "recipes",
     "bench cli",
 ]

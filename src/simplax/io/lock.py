@@ -71,7 +71,7 @@ def locked(directory: Path, say: Callable[[str], None] = lambda text: None) -> I
 
 
 def acquire(directory: Path, say: Callable[[str], None] = lambda text: None) -> Lock:
-    """The lock of a directory, which is made if need be; `say` is told before a wait."""
+    """The lock of a directory, which is made if need be; `say` is called with a message before a wait."""
     path = directory / NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)

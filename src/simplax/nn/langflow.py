@@ -24,7 +24,7 @@ SMALLEST_SCALE = 0.05
 class GumbelSchedule(nn.Module):
     """gamma has a Gumbel law whose CDF, times `entropy`, is fitted to the cross-entropy at gamma.
 
-    It starts from the released values, moved to the signal-to-noise ratio that tells as many nats in another number of
+    It starts from the released values, moved to the signal-to-noise ratio with as many nats in another number of
     dimensions: an optimiser moves these numbers by no more than its learning rate per step.
     """
 

@@ -84,7 +84,7 @@ def _exported(folder: Path, asked: str | None) -> Stored:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What an export's manifest says of the model; nothing without one: it is believed to be what is asked for."""
+    """What an export's manifest says of the model; nothing without one: it is assumed to be what was requested."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -102,9 +102,9 @@ _LONGEST = 1 << 20
 
 
 def check_size(stored: Stored) -> None:
-    """Refuse a configuration whose network could never be in the file of weights, before memory is asked for it.
+    """Refuse a configuration whose network could never be in the file of weights, before memory is allocated for it.
 
-    A file that is only truncated passes: what is wrong with it is told when it is read.
+    A file that is only truncated passes: what is wrong with it is reported when it is read.
     """
     most = (1 << 24) + 16 * stored.file.stat().st_size
     shape, task = stored.config.architecture, stored.config.task

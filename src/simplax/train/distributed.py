@@ -46,7 +46,7 @@ class World:
         return torch.cat(parts, dim=-1)
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in any process; asked over the CPU, so that no GPU is waited for."""
+        """Whether it holds in any process; exchanged over the CPU, so that no GPU is waited for."""
         if self.size == 1:
             return flag
         votes = torch.tensor([int(flag)])
@@ -132,7 +132,7 @@ def pick_device(device: str) -> torch.device:
         return torch.device(own if torch.cuda.is_available() else "cpu")
     place = torch.device(own if device == "cuda" else device)
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for but this machine has no usable GPU: use --device cpu.")
+        raise UserError("device cuda was requested but this machine has no usable GPU: use --device cpu.")
     return place
 
 

@@ -73,7 +73,7 @@ def settle_config(
 
     `modern` spells a stored configuration as this version would, so that a new option at its default changes no run.
     Settings at or below the dotted names that `may_change`, and the operations of `Run`, decide nothing about the
-    weights: what differs in them is told. A new run is stored with the `precision` that was decided on.
+    weights: differences in them are reported. A new run is stored with the `precision` that was decided on.
     """
     path = directory / CONFIG
     try:
@@ -188,7 +188,7 @@ def notes(
 
 
 def warm_up_note(optimizer: Optimizer, steps: int) -> str | None:
-    """A warm-up that never ends is allowed, for trying things out, and told."""
+    """A warm-up that never ends is allowed, for trying things out, and reported."""
     if optimizer.warmup <= steps:
         return None
     return (
