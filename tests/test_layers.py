@@ -19,7 +19,7 @@ LAYERS = [
     "train",
     "config",
     "pretrained",
-    "evaluate interop viz",
+    "evaluate viz",
     "recipes",
     "bench cli",
 ]

@@ -17,7 +17,7 @@ COUNTED = 4096
 
 
 def fill_prior(config: RunConfig, denoiser: nn.Module) -> None:
-    """Give a denoiser that keeps a prior the one its method names; a resumed run loads it with its weights."""
+    """Give a denoiser that keeps a prior the one its method asks for; a run that resumes loads it with its weights."""
     place: Any = getattr(denoiser, "pi", None)
     if isinstance(place, Tensor):
         pi = str(config.method.pi)  # type: ignore[attr-defined]

@@ -31,7 +31,6 @@ class MoleculesTask(Task):
 
     dataset: str = "qm9"
     tokens: str = "atoms"
-    """what a token is: atoms or characters"""
     seed: int = 0
     examples: bool = False
 

@@ -115,9 +115,9 @@ def connect(device: str = "auto") -> Iterator[World]:
 
 def _check_launcher() -> None:
     """Refuse tasks that a scheduler started side by side: each would train the whole run by itself."""
-    told = os.environ
-    tasks = told.get("SLURM_STEP_NUM_TASKS") or told.get("SLURM_NTASKS") or "1"
-    if "WORLD_SIZE" in told or "SLURM_PROCID" not in told or not tasks.isdigit() or int(tasks) == 1:
+    variables = os.environ
+    tasks = variables.get("SLURM_STEP_NUM_TASKS") or variables.get("SLURM_NTASKS") or "1"
+    if "WORLD_SIZE" in variables or "SLURM_PROCID" not in variables or not tasks.isdigit() or int(tasks) == 1:
         return
     raise UserError(
         f"SLURM started {tasks} tasks that know nothing of each other: ask for one task per node and start "

@@ -115,13 +115,15 @@ def _same_precision(before: Config, now: Config) -> Config:
     return now
 
 
-def decided(directory: Path, asked: Config, settled: Config, rule: str, state: dict[str, Any] | None) -> str:
+def decided(
+    directory: Path, requested: Config, settled: Config, rule: str, state: dict[str, Any] | None
+) -> str:
     """The number format of a run: that of its checkpoint, or of its configuration, or, for a new one, of the rule."""
     taken = _precision(settled)
     taken = rule if taken in (None, "auto") else taken
     if state is not None:
         taken = str(state["progress"].get("precision", taken))
-    if _precision(asked) not in (None, "auto", taken):
+    if _precision(requested) not in (None, "auto", taken):
         raise UserError(
             f"{directory} computes in {taken}: leave out --run.precision to go on, or choose another directory."
         )

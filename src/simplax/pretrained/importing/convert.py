@@ -188,8 +188,8 @@ def _shape(tensors: Mapping[str, Tensor], name: str, where: str, dimensions: int
     return tuple(tensor.shape)
 
 
-def _length(asked: int | None, said: Conventions, found: Found) -> int:
-    length = said.length if asked is None else asked
+def _length(requested: int | None, said: Conventions, found: Found) -> int:
+    length = said.length if requested is None else requested
     if length is None:
         raise UserError(
             f"{found.settings.where} does not say how long sequences are: say --length, 1024 for most published models."
@@ -199,11 +199,11 @@ def _length(asked: int | None, said: Conventions, found: Found) -> int:
     return length
 
 
-def _mask_id(asked: int | None, rows: int, found: Found) -> int:
+def _mask_id(requested: int | None, rows: int, found: Found) -> int:
     """The mask: the tokenizer's own, or the row after its last, or the last row where there is no tokenizer."""
     words = found.vocabulary
-    if asked is not None:
-        chosen = asked
+    if requested is not None:
+        chosen = requested
     elif words is not None:
         chosen = words.size if words.mask_id is None else words.mask_id
     else:
