@@ -6,7 +6,7 @@
 
 The calls of one sampling run are recorded and made again, with the very same arguments, without the sampler: that is
 the floor. Run and floor take turns, and ratios are taken within a round. The network is small (4 blocks of width 128
-unless told otherwise), so samplers look dearer here than beside a large one.
+by default), so samplers look dearer here than beside a large one.
 """
 
 from __future__ import annotations

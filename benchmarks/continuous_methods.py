@@ -2,9 +2,10 @@
 
     python benchmarks/continuous_methods.py --runs runs/continuous --out results/continuous/results.json
 
-On the Markov chain the measure is the surprise of samples under the true chain (its entropy is the best that is honest:
-lower means that rare sequences are missing) and the distance of their pair frequencies; on 4x4 Sudoku the share of
-held-out puzzles solved. Runs are kept and continued: killing the script loses nothing.
+On the Markov chain the measures are the negative log-likelihood of samples under the true chain ("surprise" in the
+file; the chain's entropy is the honest optimum, less means that rare sequences are missing) and the
+distance of their pair frequencies; on 4x4 Sudoku the share of held-out puzzles solved. Runs are kept and continued:
+killing the script loses nothing.
 """
 
 from __future__ import annotations

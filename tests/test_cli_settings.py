@@ -78,10 +78,10 @@ def changed(*arguments: str) -> config.RunConfig:
     """What `simplax train toy-simplax` would run."""
     flags = settings.flags("toy-simplax")
     call, unknown = read(train.train, ["toy-simplax", *arguments], "simplax train", changes=flags)
-    given = call.keywords["changes"]
+    changes = call.keywords["changes"]
     more, mistakes = settings.deeper(unknown)
     assert not mistakes
-    return config.resolve(recipes.get("toy-simplax"), None, [*settings.given(given), *more])
+    return config.resolve(recipes.get("toy-simplax"), None, [*settings.given(changes), *more])
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_number_or_a_name_takes_the_place_of_a_group() -> None:
     flags = settings.flags("sudoku-cpu-simplax")
     words = ["sudoku-cpu-simplax", "--unconditional.sampler.eta", "5", "--sampling.sampler.eta", "per_token"]
     call, _ = read(train.train, words, "simplax train", changes=flags)
-    given = settings.given(call.keywords["changes"])
-    value = config.resolve(recipes.get("sudoku-cpu-simplax"), None, given)
+    changes = settings.given(call.keywords["changes"])
+    value = config.resolve(recipes.get("sudoku-cpu-simplax"), None, changes)
     assert value.unconditional is not None
     assert config.encode(value.unconditional.sampler)["eta"] == 5.0
     assert config.encode(value.sampling.sampler)["eta"]["kind"] == "per_token"

@@ -80,7 +80,7 @@ def test_bootstrap_is_seeded_pools_tokens_and_covers() -> None:
     assert bootstrap(alike).intervals()["perplexity"] == pytest.approx([math.exp(2)] * 2)
 
 
-def sweep() -> list[dict[str, object]]:
+def frontier_rows() -> list[dict[str, object]]:
     models = [
         point(t, h, p, steps, row=name, flags=flags)
         for name, steps, values, flags in (
@@ -97,7 +97,7 @@ def sweep() -> list[dict[str, object]]:
 
 
 def test_matches_come_in_order_of_temperature_with_the_interpolated_value() -> None:
-    found = {(m["row"], m["num_steps"]): m for m in matches(sweep())}
+    found = {(m["row"], m["num_steps"]): m for m in matches(frontier_rows())}
     first = found["a", 8]
     assert first["temperature"] == 1.0 and first["entropy_gap"] == 0 and first["notes"] == []
     assert first["interpolated"]["perplexity"] == pytest.approx(40)
@@ -108,7 +108,7 @@ def test_matches_come_in_order_of_temperature_with_the_interpolated_value() -> N
 
 
 def test_the_main_table_never_praises_what_does_not_compare() -> None:
-    rows = sweep()
+    rows = frontier_rows()
     found = matches(rows)
     table = main_table(rows, found)
     assert table.columns == ["PPL (entropy)", "no network", "NFE 8", "NFE 32"]

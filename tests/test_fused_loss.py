@@ -70,15 +70,15 @@ class Problem:
         return Prediction(projection=projection) if late else Prediction(projection.logits())
 
     def loss(self, name: str, late: bool) -> Tensor:
-        given = self.prediction(late)
+        prediction = self.prediction(late)
         pieces = functools.partial(Head, chunk=self.head.chunk, block=self.head.block)
         with mock.patch.object(fused, "Head", pieces):  # as large as they are, tests would see one piece only
             if name == "cross-entropy":
-                return cross_entropy(given, self.x, self.where)
+                return cross_entropy(prediction, self.x, self.where)
             if name == "weighted":
-                return cross_entropy(given, self.x, self.where, self.rate)
+                return cross_entropy(prediction, self.x, self.where, self.rate)
             arguments = (self.x, self.state(name), self.alpha, self.rate, self.prior, self.where)
-            return rate_density(given, *arguments)
+            return rate_density(prediction, *arguments)
 
     def gradients(self, name: str, late: bool, weights: Tensor | float = 1.0) -> tuple[Tensor, ...]:
         value = self.loss(name, late)

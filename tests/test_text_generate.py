@@ -1,4 +1,4 @@
-"""Text models: prompts and gaps are held, tokenizers travel, what is printed parses, pages need nothing else."""
+"""Text models: prompts are clamped, gaps filled, tokenizers travel, what is printed parses, pages need nothing else."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_a_model_carries_its_tokenizer(model: Model) -> None:
 
 
 @pytest.mark.parametrize("method", ["simplax", "mdlm", "ar"])
-def test_prompts_are_held(folder: Path, method: str) -> None:
+def test_prompts_are_clamped(folder: Path, method: str) -> None:
     loaded = from_pretrained(folder / f"plain-{method}")
-    held = prompts(loaded, ["hello", "this is"])
-    assert held.given.sum(-1).tolist() == [5, 7]
+    clamped = prompts(loaded, ["hello", "this is"])
+    assert clamped.given.sum(-1).tolist() == [5, 7]
     shortest = prompts(loaded, ["hello"] * 3)
     drawn = loaded.sample(3, seeds=0, tokens=shortest.tokens, given=shortest.given)
     assert all(text.startswith("hello") for text in loaded.decode(drawn.tokens))
@@ -81,15 +81,15 @@ def test_prompts_are_held(folder: Path, method: str) -> None:
 @pytest.mark.parametrize("method", ["simplax", "mdlm"])
 def test_infilling_keeps_every_known_token(folder: Path, method: str) -> None:
     loaded = from_pretrained(folder / f"plain-{method}")
-    held = infilling(loaded, ["hel<gap:3>wor<gap:1>d", "<gap:4> is a", "text<gap:20>"])
-    assert held.gaps == [[(3, 6), (9, 10)], [(0, 4)], [(4, 24)]]
-    assert held.ends == [11, 9, 24]
-    drawn = loaded.sample(3, seeds=0, tokens=held.tokens, given=held.given)
+    clamped = infilling(loaded, ["hel<gap:3>wor<gap:1>d", "<gap:4> is a", "text<gap:20>"])
+    assert clamped.gaps == [[(3, 6), (9, 10)], [(0, 4)], [(4, 24)]]
+    assert clamped.stops == [11, 9, 24]
+    drawn = loaded.sample(3, seeds=0, tokens=clamped.tokens, given=clamped.given)
     texts = [
         "".join(
             loaded.tokenizer.alphabet[i] if i < len(loaded.tokenizer.alphabet) else "$" for i in row[:end]
         )  # type: ignore[union-attr]
-        for row, end in zip(drawn.tokens.tolist(), held.ends)
+        for row, end in zip(drawn.tokens.tolist(), clamped.stops)
     ]
     assert re.fullmatch(r"hel...wor.d", texts[0])
     assert re.fullmatch(r".... is a", texts[1])
@@ -99,10 +99,10 @@ def test_infilling_keeps_every_known_token(folder: Path, method: str) -> None:
 def test_wrapped_models_begin_with_their_symbol(folder: Path) -> None:
     loaded = from_pretrained(folder / "wrapped-simplax")
     assert loaded.tokenizer is not None
-    for held in (prompts(loaded, ["hello"]), infilling(loaded, ["hell<gap:2>"])):
-        assert held.start == 1
-        assert held.tokens[0, 0] == loaded.tokenizer.bos and bool(held.given[0, 0])
-        assert loaded.tokenizer.decode(held.tokens[0, 1:5].tolist()) == "hell"
+    for clamped in (prompts(loaded, ["hello"]), infilling(loaded, ["hell<gap:2>"])):
+        assert clamped.start == 1
+        assert clamped.tokens[0, 0] == loaded.tokenizer.bos and bool(clamped.given[0, 0])
+        assert loaded.tokenizer.decode(clamped.tokens[0, 1:5].tolist()) == "hell"
 
 
 def test_spaces_before_a_gap_belong_to_it_where_tokens_begin_with_spaces(model: Model) -> None:

@@ -15,7 +15,7 @@ import torch
 from simplax import recipes
 from simplax.cli import main
 from simplax.recipes.launch import build, launch
-from simplax.recipes.watch import Answers, KeepSamples
+from simplax.recipes.watch import AnswerAccuracy, KeepSamples
 from simplax.train.hooks import WandB
 from simplax.train.metrics import read
 from simplax.typing import Batch
@@ -87,7 +87,7 @@ class Knows(torch.nn.Module):
 def test_accuracy_counts_whole_boards() -> None:
     config = small("sudoku4-udlm")
     batch = config.task.validation().batch(torch.arange(16))
-    found = Answers(config, 16)(Knows(batch, 12, config.task.vocab_size))
+    found = AnswerAccuracy(config, 16)(Knows(batch, 12, config.task.vocab_size))
     assert found["accuracy"] == 12 / 16
     assert found["token_accuracy"] == pytest.approx(1 - 4 / int((~batch.given).sum()))
 

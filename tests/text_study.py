@@ -93,7 +93,7 @@ def model(prepared: Prepared, method: str) -> Model:
 def point(
     temperature: float, entropy: float, perplexity: float, steps: int = 8, **more: Any
 ) -> dict[str, Any]:
-    """A row of a sweep as `Sweep.run` gives it, its samples all alike."""
+    """A row of a frontier as `Runner.run` gives it, its samples all alike."""
     nll = float(torch.tensor(perplexity).log()) * 10
     return {
         "kind": "model",

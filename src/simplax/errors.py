@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class UserError(ValueError):
-    """A mistake in what the user asked for; its message is one sentence that says what to do.
+    """A mistake in what the user requested; its message is one sentence that says what to do.
 
     The command line prints it without a traceback and exits with status 2.
     """

@@ -17,7 +17,7 @@ from simplax.processes.simplex import Atoms, Marginal, SimplexState, draw_atoms
 from simplax.processes.uniform import draw_bridge
 from simplax.random import Keys
 
-WIDTH = 48  # no axis takes this value: a parameter's gradient is told from other tensors by its size
+WIDTH = 48  # no axis takes this value: a parameter's gradient is recognised among other tensors by its size
 REPEATS = 3
 
 

@@ -21,7 +21,7 @@ class Answers:
     """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
-    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if asked for.
+    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
     """
 
     puzzles: np.ndarray
@@ -80,7 +80,7 @@ def answer(
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
 
-    What comes out for a puzzle does not depend on which others it is asked with. `progress` is told how many are done
+    What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
     after every batch.
     """
     task = sudoku_task(model)

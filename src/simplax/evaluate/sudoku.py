@@ -86,7 +86,7 @@ def puzzle_set(
     if num < 1 or (num > LARGEST and clues != 0 and split == "eval"):
         raise UserError(f"an evaluation set has 1 to {LARGEST} puzzles, not {num}.")
     if exact and (split == "dev" or size != 9):
-        raise UserError("exact clue counts can be asked for in 9x9 evaluation sets only.")
+        raise UserError("exact clue counts exist for 9x9 evaluation sets only.")
     if clues == 0:
         blank = np.zeros((num, size**2), dtype=np.int8)
         return PuzzleSet(blank, blank)
@@ -106,7 +106,7 @@ def _four(clues: int, num: int, split: Split) -> PuzzleSet:
     unseen = sudoku.puzzles_4x4(clues)[1]
     half = len(unseen) // 2
     if num > half:
-        raise UserError(f"there are only {half} unseen 4x4 puzzles with {clues} clues: ask for fewer.")
+        raise UserError(f"there are only {half} unseen 4x4 puzzles with {clues} clues: request fewer.")
     return unseen[:num] if split == "dev" else unseen[half : half + num]
 
 

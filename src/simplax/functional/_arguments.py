@@ -1,6 +1,6 @@
 """What the arguments of the paper's functions mean, decided once.
 
-An integer tensor `(...)` is ids, a floating tensor `(..., K)` is a distribution: told apart by dtype, never by
+An integer tensor `(...)` is ids, a floating tensor `(..., K)` is a distribution: distinguished by dtype, never by
 shape. Scalars in time (`alpha`, `eta`, `rate`) are floats or tensors that broadcast against the leading shape.
 Half types are computed in float32.
 """
@@ -52,9 +52,9 @@ class Space:
 
 
 def space(pi: Tensor | None, *, validate: bool = True, **arguments: Tensor) -> Space:
-    """The space spanned by the arguments of one call; `pi=None` means uniform where another argument tells K."""
-    given = arguments if pi is None else {**arguments, "pi": pi}
-    dense = {name: x for name, x in given.items() if name in _ALWAYS_DISTRIBUTIONS or not is_ids(x)}
+    """The space spanned by the arguments of one call; `pi=None` means uniform where another argument determines K."""
+    passed = arguments if pi is None else {**arguments, "pi": pi}
+    dense = {name: x for name, x in passed.items() if name in _ALWAYS_DISTRIBUTIONS or not is_ids(x)}
     if not dense:
         raise ValueError(
             "pi=None leaves the number of categories unknown here: pass pi, a tensor of shape (K,)"
@@ -69,7 +69,7 @@ def space(pi: Tensor | None, *, validate: bool = True, **arguments: Tensor) -> S
     if any(other != size for other in sizes.values()):
         raise ValueError(f"the arguments disagree about the number of categories K: {sizes}")
     if checking(validate):
-        for name, x in given.items():
+        for name, x in passed.items():
             if name in dense:
                 check_distribution(name, x)
             else:

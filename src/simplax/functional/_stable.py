@@ -28,7 +28,7 @@ def log_over_prior(x: Tensor, alpha: Tensor, pi: Tensor, rest: Tensor | None = N
 
     Near t = 1 the ratio is 1 + small and needs log1p; near t = 0 an absent category has ratio 1 - alpha, which
     log1p(-alpha) would round. A category that is impossible (alpha = 1, x = 0) gives -inf. `rest` is 1 - alpha from
-    callers who know it better than alpha tells: in float32 an alpha above 1 - 3e-8 is one.
+    callers who know it more precisely than alpha does: in float32 an alpha above 1 - 3e-8 is one.
     """
     excess = alpha * (x / pi - 1)
     near = excess > -0.5

@@ -47,7 +47,9 @@ def masked_rate(
         if not bool(((alpha >= 0) & (alpha < 1) & (speed >= 0)).all()):
             raise ValueError("the masked bound needs 0 <= alpha_t < 1 and a rate that is not negative")
         if bool(((alpha == 0) & torch.isinf(speed)).any()):
-            raise ValueError("at alpha_t = 0 an infinite rate does not tell the weight: take a time below 1")
+            raise ValueError(
+                "at alpha_t = 0 an infinite rate does not determine the weight: take a time below 1"
+            )
     weight = (speed * alpha / (1 - alpha)).to(_compute(x_hat))
     masked = z_t == mask_id
     at_x = torch.where(masked, x_hat.gather(-1, x.unsqueeze(-1)).squeeze(-1).to(weight), 1.0)

@@ -2,7 +2,7 @@
 
 The bridge of uniform diffusion needs the leave-one-out predictor p(x_i | z_-i). Models trained by cross-entropy on
 every position give the posterior p(x_i | z) instead; `posterior_to_loo` converts it exactly, and the scheduler does so
-unless told that the model's output is the former already.
+unless a setting says that the model's output is the former already.
 """
 
 from __future__ import annotations

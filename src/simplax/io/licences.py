@@ -34,7 +34,7 @@ def packages(root: str = "simplax") -> list[Package]:
             continue
         try:
             installed = distribution(name)
-        except PackageNotFoundError:  # an extra that nobody asked for, or another platform's
+        except PackageNotFoundError:  # an extra that was not installed, or another platform's
             continue
         found[key] = Package(key, installed.version, licence_of(installed), parent)
         queue += [(each, key) for each, _ in _requirements(installed, extras=False)]
@@ -42,7 +42,7 @@ def packages(root: str = "simplax") -> list[Package]:
 
 
 def _requirements(package: Distribution, extras: bool) -> list[tuple[str, str | None]]:
-    """Names of what a package requires, with the extra that asks for it; those of extras only if asked."""
+    """Names of what a package requires, with the extra that needs it; those of extras only with `extras`."""
     result = []
     for line in package.requires or []:
         name, extra = _NAME.match(line), _EXTRA.search(line)

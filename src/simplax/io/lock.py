@@ -1,7 +1,7 @@
 """One process at a time in a directory, also when the last one died without a word.
 
-The lock is a small file that says who holds it; its time of change is a heartbeat. Whether a holder is alive is asked
-of the system if it runs here, and otherwise read off the heartbeat, by the clock of the file system and not by our own.
+The lock is a small file that says who holds it; its time of change is a heartbeat. Whether a holder is alive is found
+by asking the system if it runs here, and otherwise from the heartbeat, by the clock of the file system and not by our own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def locked(directory: Path, say: Callable[[str], None] = lambda text: None) -> I
 
 
 def acquire(directory: Path, say: Callable[[str], None] = lambda text: None) -> Lock:
-    """The lock of a directory, which is made if need be; `say` is told before a wait."""
+    """The lock of a directory, which is made if need be; `say` is called with a message before a wait."""
     path = directory / NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)

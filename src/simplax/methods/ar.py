@@ -55,7 +55,7 @@ class AR(Method, HasLikelihood):
         network = Network.of(denoiser)
         first = int(self.bos_in_data)
         read, attend = self._read(batch, network.categories)
-        # which positions are given tells a causal network nothing
+        # a causal network has no use for the mask of given positions
         plain = Batch(read, torch.zeros_like(read, dtype=torch.bool), batch.scored, attend)
         prediction = network(read, None, plain)
         value = cross_entropy(prediction, batch.tokens[:, first:], batch.scored[:, first:])

@@ -24,7 +24,7 @@ from simplax.typing import Batch, Loss, StepContext
 
 @dataclass(frozen=True)
 class FLM(Method):
-    """Unweighted cross-entropy at times even in decoding accuracy; the network is told the time itself.
+    """Unweighted cross-entropy at times even in decoding accuracy; the network is conditioned on the time itself.
 
     Training and sampling live in the image of the embedding, which is exact: see `processes.onehot`. FLM's own networks
     cap attention scores (`architecture.attention_cap=50`), those of later comparisons do not.

@@ -73,7 +73,7 @@ def nll(
 
     Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
     A network with a carry makes its own first call on every state, or none with `carry=False`: both are bounds.
-    `progress` is told how many draws of single sequences are done.
+    `progress` is called with the number of draws of single sequences done.
     """
     if not isinstance(method, HasLikelihood):
         raise UserError(f"{type(method).__name__} has no likelihood: compare its samples instead.")

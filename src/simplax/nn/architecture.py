@@ -15,7 +15,7 @@ class Architecture:
     """Shape and options of the trunk.
 
     `soft_cap` c replaces the logits l by c tanh(l / c), `attention_cap` does so with the scores of attention
-    (FLM's published networks have 50). `given_embedding` tells the network which positions
+    (FLM's published networks have 50). `given_embedding` marks for the network which positions
     are clamped. `carry` is what one call hands to the next: `none`, the predicted `probabilities`, or the `hidden`
     state of the last block (`simplax.nn.carry`). `relations` names an entry of
     `RELATIONS`: pairs of positions that attention may learn to prefer. `checkpointing` recomputes each block

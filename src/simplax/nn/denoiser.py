@@ -111,7 +111,7 @@ class Denoiser(nn.Module):
     ) -> Any:
         """Float32 logits (b, l, output_size), or the features if `project` is False; arguments as in `features`.
 
-        A fused loss asks for the features here, so that it goes through whatever is wrapped around the call.
+        A fused loss requests the features here, so that it goes through whatever is wrapped around the call.
         `last_only` leaves out all positions but the last; `give_carry` returns (result, hidden state) instead.
         """
         h, cond = self._trunk(z, t, given, attend, self_condition, carry, cache)

@@ -46,7 +46,7 @@ def _function(denoiser: Callable[..., Any]) -> Callable[..., Any]:
     """The plain function whose signature counts: it outlives no model, so it may be a key of the cache."""
     target: Any = denoiser
     if isinstance(target, nn.Module):
-        # compiled and data-parallel wrappers take any keyword and hand it on, so ask the module inside
+        # compiled and data-parallel wrappers take any keyword and hand it on, so inspect the module inside
         target = unwrapped(target).forward
     elif not inspect.isroutine(target) and not isinstance(target, functools.partial):
         target = target.__call__

@@ -24,8 +24,8 @@ SMALLEST_SCALE = 0.05
 class GumbelSchedule(nn.Module):
     """gamma has a Gumbel law whose CDF, times `entropy`, is fitted to the cross-entropy at gamma.
 
-    It starts from the released values, moved to the signal-to-noise ratio that tells as many nats in another number of
-    dimensions: an optimiser moves these numbers by no more than its learning rate per step.
+    It starts from the released values, moved to the signal-to-noise ratio that carries the same information in another
+    number of dimensions: an optimiser moves these numbers by no more than its learning rate per step.
     """
 
     def __init__(self, vocab_size: int, width: int) -> None:

@@ -73,7 +73,7 @@ class Shared(NamedTuple):
     """What all blocks of one forward pass have in common.
 
     `cond` (b, cond_dim) or None without adaptive layer norm; `cos`, `sin` rotary tables; `seen` the boolean
-    mask of `visible`; `causal` asks the attention kernel for a triangular mask instead.
+    mask of `visible`; `causal` makes the attention kernel use a triangular mask instead.
     """
 
     cond: Tensor | None

@@ -58,7 +58,7 @@ class VectorDenoiser(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def level(self, t: Tensor) -> Tensor:
-        """The number (batch,) by which the trunk is told the time."""
+        """The number (batch,) that the trunk is conditioned on as its time."""
 
     @property
     def table(self) -> Tensor:

@@ -25,7 +25,7 @@ class Rows(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, logits: Tensor, differentiate: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Statistics of `logits` (m, K), which may be overwritten, and the derivative (m, K) if asked for."""
+        """Statistics of `logits` (m, K), which may be overwritten, and the derivative (m, K) if requested."""
 
     @abc.abstractmethod
     def values(self, *statistics: Tensor) -> Tensor:

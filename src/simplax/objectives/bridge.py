@@ -154,7 +154,7 @@ def _dense_surrogate(function: Callable[..., Tensor], takes_eta: bool) -> Object
         eta_s: Tensor,
         prior: Prior,
     ) -> Tensor:
-        # in float64: 1 - alpha_s may be below what float32 tells from zero
+        # in float64: 1 - alpha_s may be too small for float32 to distinguish from zero
         x_hat, w = torch.softmax(logits.double(), dim=-1), state.dense(prior.size).w
         scalars = (alpha_s, alpha_t, eta_s) if takes_eta else (alpha_s, alpha_t)
         return function(x, x_hat, w, *scalars, prior.dense(x_hat), validate=False).to(logits.dtype)

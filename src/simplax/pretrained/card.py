@@ -46,7 +46,7 @@ def card(
         f"```python\nimport simplax\n\nmodel = simplax.from_pretrained({name!r})\nmodel.sample(4).tokens\n```\n",
         "## Method\n" + _settings(encode(config.method)),
         "## Data\n" + _settings(task),
-        "## Sampling unless told otherwise\n"
+        "## Sampling by default\n"
         + _settings(
             {"sampler": model.sampler(), "num_steps": defaults.num_steps, "temperature": defaults.temperature}
         ),

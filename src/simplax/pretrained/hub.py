@@ -82,7 +82,7 @@ def _library() -> Any:
 
 
 def _endpoint() -> str | None:
-    """Another hub than the public one, read when it is asked rather than when the library was imported."""
+    """Another hub than the public one, read at each request rather than when the library is imported."""
     return os.environ.get("HF_ENDPOINT")
 
 

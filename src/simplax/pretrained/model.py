@@ -85,7 +85,7 @@ class Model:
         return {"name": self.config.name, **self.origin}
 
     def defaults(self, *, conditional: bool = True) -> SamplingDefaults:
-        """How the model is sampled unless told otherwise, with positions given or with none."""
+        """How the model is sampled by default, with given positions or with none."""
         sampling, free = self.config.sampling, self.config.unconditional
         if conditional or free is None:
             return sampling
@@ -101,7 +101,7 @@ class Model:
     ) -> Sampler[Any]:
         """The model's default sampler, with another concentration or grid of times if one is given.
 
-        A model may have another one for drawing with nothing given, `conditional=False`; `sample` takes it by itself.
+        A model may have another one for no given positions, `conditional=False`; `sample` takes it by itself.
         """
         own = self.defaults(conditional=conditional).sampler or self.method.sampler()
         return adjusted(own, eta=eta, time_power=time_power)
@@ -127,11 +127,10 @@ class Model:
         """Draw `num` sequences; what is not said is the model's default.
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
-        and never on `batch_size` or the other samples. Positions where `given` (num, length) holds keep `tokens`; a
-        row where it holds nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is told
-        how many of the sequences are
-        done, those on the way by their share.
+        and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
+        row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is
+        called with the number of sequences done, those in progress counted by their share of steps.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -296,12 +295,12 @@ def from_pretrained(
 
 
 def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:
-    """Steps of a batch of `count` sequences, told as sequences."""
+    """Progress in steps of a batch of `count` sequences, reported in sequences."""
     return lambda step, steps: progress(before + count * step // steps)
 
 
 def _in_order(drawn: Samples, rows: Tensor) -> Samples:
-    """Samples that were drawn for these rows, as the rows were asked for."""
+    """The samples of these rows, back in the requested order."""
     back = rows.argsort()
     path = drawn.trajectory
     return replace(

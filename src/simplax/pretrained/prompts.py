@@ -1,4 +1,4 @@
-"""Text that is known and text that is asked for: prompts and gaps as token positions."""
+"""Prompts and texts with gaps as clamped and free token positions."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """`tokens` and `given` (batch, length) as `Model.sample` takes them.
+class Clamped:
+    """Clamped positions of a batch: `tokens` and `given` (batch, length) as `Model.sample` takes them.
 
-    Of each sequence, positions `start` to `ends` are the text that was asked about, `gaps` the parts to be filled in.
+    The requested text of each sequence lies from position `start` up to its entry of `stops`; `gaps` are the spans of
+    it to be filled in.
     """
 
     tokens: Tensor
     given: Tensor
     start: int
-    ends: list[int]
+    stops: list[int]
     gaps: list[list[Span]]
 
 
-def prompts(model: Model, texts: Sequence[str]) -> Held:
-    """Each text held at the beginning of its sequence, everything after it free."""
+def prompts(model: Model, texts: Sequence[str]) -> Clamped:
+    """Each text clamped at the beginning of its sequence, everything after it free."""
     tokenizer = _tokenizer(model)
-    return _held(model, [[tokenizer.encode(text)] for text in texts])
+    return _clamped(model, [[tokenizer.encode(text)] for text in texts])
 
 
-def infilling(model: Model, texts: Sequence[str]) -> Held:
-    """Each text held but for its gaps, written `<gap:8>` for eight tokens; what lies behind the text is free."""
+def infilling(model: Model, texts: Sequence[str]) -> Clamped:
+    """Each text clamped except for its gaps, written `<gap:8>` for eight tokens; positions after the text are free."""
     tokenizer = _tokenizer(model)
-    return _held(model, [_parts(text, tokenizer) for text in texts])
+    return _clamped(model, [_parts(text, tokenizer) for text in texts])
 
 
 def _parts(text: str, tokenizer: Tokenizer) -> list[list[int] | int]:
-    """Known tokens and numbers of unknown ones, in turn."""
+    """Known tokens and, for each gap, its number of tokens, in order."""
     words = _GAP.split(text)
     if len(words) == 1:
         raise UserError(f"{text!r} has no gap: write <gap:8> where eight tokens are to be filled in.")
@@ -65,7 +66,7 @@ def _parts(text: str, tokenizer: Tokenizer) -> list[list[int] | int]:
     return parts
 
 
-def _held(model: Model, requests: Sequence[Sequence[list[int] | int]]) -> Held:
+def _clamped(model: Model, requests: Sequence[Sequence[list[int] | int]]) -> Clamped:
     length = model.config.task.length
     start = int(getattr(model.config.task, "wrap", False))
     tokens = torch.zeros(len(requests), length, dtype=torch.long)
@@ -74,7 +75,7 @@ def _held(model: Model, requests: Sequence[Sequence[list[int] | int]]) -> Held:
         bos = _tokenizer(model).bos
         assert bos is not None
         tokens[:, 0], given[:, 0] = bos, True
-    ends, gaps = [], []
+    stops, gaps = [], []
     for row, parts in enumerate(requests):
         size = sum(part if isinstance(part, int) else len(part) for part in parts)
         if start + size > length:
@@ -90,9 +91,9 @@ def _held(model: Model, requests: Sequence[Sequence[list[int] | int]]) -> Held:
                 tokens[row, end : end + len(part)] = torch.tensor(part, dtype=torch.long)
                 given[row, end : end + len(part)] = True
                 end += len(part)
-        ends.append(end)
+        stops.append(end)
         gaps.append(holes)
-    return Held(tokens, given, start, ends, gaps)
+    return Clamped(tokens, given, start, stops, gaps)
 
 
 def _tokenizer(model: Model) -> Tokenizer:

@@ -45,16 +45,16 @@ def locate(folder: Path, weights: Weights) -> Stored:
     """The model in `folder`; `auto` are the averaged weights of a run, or those an export has."""
     if weights not in ("auto", *_FILES):
         raise UserError(f"weights must be auto, ema or raw, not {weights!r}.")
-    asked = None if weights == "auto" else weights
+    requested = None if weights == "auto" else weights
     if (folder / checkpoint.STATE).is_file():
         checkpoint.verify(folder, only=_FILES.values())
-        return _in_checkpoint(folder, asked or "ema", run_of(folder))
+        return _in_checkpoint(folder, requested or "ema", run_of(folder))
     if (folder / "checkpoints").is_dir():
         newest = checkpoint.find(folder, only=_FILES.values())
         if newest is None:
             raise UserError(f"the run {folder} has no checkpoint yet: let it train until the first is saved.")
-        return _in_checkpoint(newest, asked or "ema", folder)
-    return _exported(folder, asked)
+        return _in_checkpoint(newest, requested or "ema", folder)
+    return _exported(folder, requested)
 
 
 def run_of(folder: Path) -> Path:
@@ -70,21 +70,21 @@ def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
     return Stored(checkpoint.part(folder, _FILES[kind]), kind, _config(run, config), run, parent)
 
 
-def _exported(folder: Path, asked: str | None) -> Stored:
+def _exported(folder: Path, requested: str | None) -> Stored:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
     said = _manifest(folder)
-    kind = str(said.get("weights") or asked or "ema")
-    if asked is not None and kind != asked:
-        raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {asked}.")
+    kind = str(said.get("weights") or requested or "ema")
+    if requested is not None and kind != requested:
+        raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {requested}.")
     config = _config(folder, load(folder / CONFIG))
     return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What an export's manifest says of the model; nothing without one: it is believed to be what is asked for."""
+    """What an export's manifest says of the model; nothing without one: it is assumed to be what was requested."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -102,9 +102,9 @@ _LONGEST = 1 << 20
 
 
 def check_size(stored: Stored) -> None:
-    """Refuse a configuration whose network could never be in the file of weights, before memory is asked for it.
+    """Refuse a configuration whose network could never be in the file of weights, before memory is allocated for it.
 
-    A file that is only truncated passes: what is wrong with it is told when it is read.
+    A file that is only truncated passes: what is wrong with it is reported when it is read.
     """
     most = (1 << 24) + 16 * stored.file.stat().st_size
     shape, task = stored.config.architecture, stored.config.task

@@ -31,7 +31,10 @@ class Process(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def around(cls, denoiser: Any, schedule: Schedule | None, prior: Prior) -> Process:
-        """The process that `denoiser` was made for; networks of vectors carry what it needs, others are told."""
+        """The process that `denoiser` was made for.
+
+        Networks of vectors hold its parameters; for others the arguments give them.
+        """
 
 
 class TokenProcess(Process):

@@ -22,7 +22,7 @@ TABLE_CELLS = 2048
 def alpha_and_slope(gamma: Tensor, size: int, low: float, high: float) -> tuple[Tensor, Tensor]:
     """`duo_alpha` and its derivative at `gamma` in [low, high], interpolated in a table made once.
 
-    Cubic in each cell with the exact derivatives at its ends: good to 1e-10 in alpha and 1e-8 in the derivative over
+    Cubic in each cell with the exact derivatives at its edges: good to 1e-10 in alpha and 1e-8 in the derivative over
     any useful range, and thousands of times cheaper than a quadrature for each sample of each step.
     """
     alphas, slopes = (table.to(gamma.device) for table in _table(size, low, high))

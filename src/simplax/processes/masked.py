@@ -69,7 +69,7 @@ class MaskedProcess(TokenProcess):
         return torch.where(z == self.mask_id, self.without_mask(prediction).logits.argmax(-1), z)
 
     def likeliest(self, z: Tensor, prediction: Prediction, t: Tensor) -> Tensor:
-        """A visible token is certain; a mask tells nothing, so the posterior there is x_hat."""
+        """A visible token is certain; a mask carries no information, so the posterior there is x_hat."""
         return self.greedy(z, prediction)
 
     def without_mask(self, prediction: Prediction) -> Prediction:

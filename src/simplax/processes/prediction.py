@@ -38,7 +38,7 @@ class Projection:
 
 
 class Prediction:
-    """x_hat held as logits and one normaliser per position; the dense form is built only when asked for.
+    """x_hat stored as logits and one normaliser per position; the dense form is built only when requested.
 
     A prediction may hold a `projection` instead of logits. Losses that know how to work on it never hold all logits at
     once; for everything else `logits` are made when first read.

@@ -20,7 +20,7 @@ from simplax.train import Optimizer, Run
 
 STEPS_4X4, STEPS_9X9 = 1000, 20_000
 
-# the paper's training concentration; the sampler takes it too unless told otherwise
+# the paper's training concentration; the sampler's default too
 UNIFORM_METHODS: dict[str, Simplax | UDLM] = {
     "simplax": Simplax(weighting="constant", concentration=0.01),
     "udlm": UDLM(weighting="constant"),

@@ -1,4 +1,4 @@
-"""What is looked at while a run trains: samples kept in its directory, and answers to puzzles it has not seen."""
+"""What a run records while it trains: samples in its directory, and its accuracy on puzzles it was not trained on."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DRAWN = 4
 class KeepSamples:
     """Every `run.sample_every` steps a few samples, decoded, one JSON object per line; the same seeds each time.
 
-    Where the data come with given positions (clues), those of the first validation sequences are held fixed. `hooks`
-    that take texts get them too.
+    Where the data have given positions (clues), those of the first validation sequences are clamped. `hooks` that take
+    texts receive the samples too.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ def draw(model: Model, num: int) -> list[dict[str, Any]]:
     return [{"seed": seed, "text": text} for seed, text in enumerate(model.decode(found.tokens.cpu()))]
 
 
-class Answers:
+class AnswerAccuracy:
     """A metric for tasks whose sequences have one right completion: the share completed, and that of single tokens."""
 
     def __init__(self, config: RunConfig, num: int = ANSWERED) -> None:
@@ -82,9 +82,9 @@ class Answers:
         }
 
 
-def metric(config: RunConfig) -> Answers | None:
+def metric(config: RunConfig) -> AnswerAccuracy | None:
     """The task's own measure of a network in training, if it has one."""
-    return Answers(config) if config.task.has_answers else None
+    return AnswerAccuracy(config) if config.task.has_answers else None
 
 
 def _held_out(config: RunConfig, num: int) -> Batch:

@@ -32,7 +32,7 @@ class CachedHybrid(Sampler[HybridState]):
 
     N network calls for N steps. Tokens are draws from x_hat, so temperature divides the logits they are drawn from and
     is the only control over how sharp samples are. As published, the input is scaled for the noise after the step and
-    the network told the time before it; the noise starts at the published, moderate level of t = 0.999.
+    the network conditioned on the time before it; the noise starts at the published, moderate level of t = 0.999.
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (HybridProcess,)
@@ -41,7 +41,7 @@ class CachedHybrid(Sampler[HybridState]):
 
     def __post_init__(self) -> None:
         if self.times.power != 1:
-            raise ValueError("CANDI reveals tokens as often as an even grid asks for: its time power is 1")
+            raise ValueError("CANDI reveals tokens as often as an even grid requires: its time power is 1")
 
     def grid(self, num_steps: int) -> Tensor:
         return self.times(num_steps)

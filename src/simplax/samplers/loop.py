@@ -23,11 +23,11 @@ from simplax.schedules import Schedule
 
 @dataclass(frozen=True)
 class Samples:
-    """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if asked for.
+    """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if requested.
 
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
-    what was asked for; some samplers spend the last of them on reading the answer off, without a time of its own.
+    the requested number; some samplers spend the last of them on reading the answer off, without a time of its own.
     `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
     `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them.
     """

@@ -1,4 +1,4 @@
-"""What a run is trained on: a frozen dataclass that makes its data only when asked."""
+"""What a run is trained on: a frozen dataclass that makes its data only when it is needed."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ class Task(abc.ABC):
         return None
 
     def described_by(self) -> tuple[Label, ...]:
-        """Labels of the sequences, in the order in which the training source tells them."""
+        """Labels of the sequences, in the order in which the training source lists them."""
         return ()

@@ -122,7 +122,7 @@ def _write_optimizer(path: Path, state: dict[str, dict[str, Tensor]]) -> None:
 
 
 def _replace_directory(temporary: Path, final: Path) -> None:
-    """A directory of that name exists when a run was taken up again from an older checkpoint."""
+    """A directory of that name exists when a run was resumed from an older checkpoint."""
     if final.exists():
         final.rename(final.with_name(f"{_TEMPORARY}replaced-{final.name}"))
     temporary.rename(final)

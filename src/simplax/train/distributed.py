@@ -46,7 +46,7 @@ class World:
         return torch.cat(parts, dim=-1)
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in any process; asked over the CPU, so that no GPU is waited for."""
+        """Whether it holds in any process; exchanged over the CPU, so that no GPU is waited for."""
         if self.size == 1:
             return flag
         votes = torch.tensor([int(flag)])
@@ -115,9 +115,9 @@ def connect(device: str = "auto") -> Iterator[World]:
 
 def _check_launcher() -> None:
     """Refuse tasks that a scheduler started side by side: each would train the whole run by itself."""
-    told = os.environ
-    tasks = told.get("SLURM_STEP_NUM_TASKS") or told.get("SLURM_NTASKS") or "1"
-    if "WORLD_SIZE" in told or "SLURM_PROCID" not in told or not tasks.isdigit() or int(tasks) == 1:
+    variables = os.environ
+    tasks = variables.get("SLURM_STEP_NUM_TASKS") or variables.get("SLURM_NTASKS") or "1"
+    if "WORLD_SIZE" in variables or "SLURM_PROCID" not in variables or not tasks.isdigit() or int(tasks) == 1:
         return
     raise UserError(
         f"SLURM started {tasks} tasks that know nothing of each other: ask for one task per node and start "
@@ -132,7 +132,7 @@ def pick_device(device: str) -> torch.device:
         return torch.device(own if torch.cuda.is_available() else "cpu")
     place = torch.device(own if device == "cuda" else device)
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for but this machine has no usable GPU: use --device cpu.")
+        raise UserError("device cuda was requested but this machine has no usable GPU: use --device cpu.")
     return place
 
 

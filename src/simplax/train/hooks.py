@@ -32,7 +32,7 @@ class SampleHook(Protocol):
 
 @runtime_checkable
 class BeginHook(Protocol):
-    """Told once, in the first process, what is trained: the configuration and the record of how it was started."""
+    """Called once, in the first process, with what is run: the configuration and the record of how it was started."""
 
     def begin(self, config: dict[str, Any], manifest: dict[str, Any]) -> None: ...
 
@@ -87,7 +87,7 @@ class WandB:
 
     The run there begins with the first row.
 
-    `id_file` keeps its identity, so that a run taken up again goes on there too.
+    `id_file` keeps its identity, so that a resumed run continues there too.
     """
 
     def __init__(

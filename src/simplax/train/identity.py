@@ -73,7 +73,7 @@ def settle_config(
 
     `modern` spells a stored configuration as this version would, so that a new option at its default changes no run.
     Settings at or below the dotted names that `may_change`, and the operations of `Run`, decide nothing about the
-    weights: what differs in them is told. A new run is stored with the `precision` that was decided on.
+    weights: differences in them are reported. A new run is stored with the `precision` that was decided on.
     """
     path = directory / CONFIG
     try:
@@ -115,13 +115,15 @@ def _same_precision(before: Config, now: Config) -> Config:
     return now
 
 
-def decided(directory: Path, asked: Config, settled: Config, rule: str, state: dict[str, Any] | None) -> str:
+def decided(
+    directory: Path, requested: Config, settled: Config, rule: str, state: dict[str, Any] | None
+) -> str:
     """The number format of a run: that of its checkpoint, or of its configuration, or, for a new one, of the rule."""
     taken = _precision(settled)
     taken = rule if taken in (None, "auto") else taken
     if state is not None:
         taken = str(state["progress"].get("precision", taken))
-    if _precision(asked) not in (None, "auto", taken):
+    if _precision(requested) not in (None, "auto", taken):
         raise UserError(
             f"{directory} computes in {taken}: leave out --run.precision to go on, or choose another directory."
         )
@@ -188,7 +190,7 @@ def notes(
 
 
 def warm_up_note(optimizer: Optimizer, steps: int) -> str | None:
-    """A warm-up that never ends is allowed, for trying things out, and told."""
+    """A warm-up that never ends is allowed, for trying things out, and reported."""
     if optimizer.warmup <= steps:
         return None
     return (

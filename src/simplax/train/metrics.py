@@ -98,7 +98,7 @@ class Display:
             self._progress.update(self._task, completed=step)
 
     def note(self, values: dict[str, float]) -> None:
-        """What the last validation measured, beside what every row tells."""
+        """What the last validation measured, besides the columns of every row."""
         self._noted = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in values.items())
         if self._progress is None:
             self.say(f"step {self.done:,} of {self.steps:,}{self._noted}")

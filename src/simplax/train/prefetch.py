@@ -18,7 +18,7 @@ class Prefetch:
     """Calls `make(step)` in a thread, one step ahead, and moves what it returns to the device when it is used.
 
     `make` must be a function of the step alone, on the CPU. For a GPU its tensors are put in pinned memory, so that
-    the copy waits for nothing. What it raises is raised where the step's data is asked for.
+    the copy waits for nothing. What it raises is raised where the step's data is requested.
     """
 
     def __init__(self, make: Callable[[int], list[Part]], last: int, device: torch.device) -> None:

@@ -33,7 +33,7 @@ class NonFinite(Exception):
 class Outcome:
     """Sums (loss, scored tokens) over the global batch, the gradient norm before clipping, the learning rate.
 
-    Tensors stay on the device: reading one waits for it. `stop` if anyone asked to.
+    Tensors stay on the device: reading one waits for it. `stop` if any process requested it.
     """
 
     sums: Tensor
@@ -98,7 +98,7 @@ class Stepper:
             self.objective = replicate(self.objective, world, has_unused)
         self.optimizers = run.optimizer.build(denoiser)
         self.ema = EMA(denoiser, run.ema)
-        # reading a number of a GPU makes the step wait for it; there, `check` asks when somebody looks anyway
+        # reading a number of a GPU makes the step wait for it; there `check` reads it when another value is read anyway
         self.asks_at_once = world.device.type == "cpu" or not self.optimizers.can_skip
         self._broken = torch.full((), -1, dtype=torch.int64, device=world.device)
 
@@ -156,7 +156,7 @@ class Stepper:
         return nullcontext()
 
     def _has_unused(self, objective: nn.Module) -> bool:
-        """Whether some parameter takes no part in the loss, which DDP must be told; one pass on a micro-batch."""
+        """Whether some parameter takes no part in the loss, which DDP needs to know; one pass on a micro-batch."""
         batch, context, _ = self.batches.moved(self._parts(0)[0])
         objective(batch, context)[1].backward()
         unused = any(p.requires_grad and p.grad is None for p in self.denoiser.parameters())

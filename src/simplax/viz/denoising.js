@@ -1,4 +1,4 @@
-  legend.innerHTML = `Every step asks the network once. <span class="given">Blue</span> is given, black is right,
+  legend.innerHTML = `Every step calls the network once. <span class="given">Blue</span> is given, black is right,
     <span class="wrong">red</span> is wrong, <span class="conflict">shaded</span> breaks a rule.`;
 
   function build(episode) {

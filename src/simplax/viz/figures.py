@@ -22,7 +22,7 @@ def pyplot() -> Any:
 
 
 def image(path: Path) -> Path:
-    """The file a figure will be in: .png where no format is named; one that cannot be drawn is told before the work."""
+    """The file a figure will be in: .png where no format is named; an impossible one is reported before the work."""
     known = pyplot().Figure().canvas.get_supported_filetypes()
     if not path.suffix:
         return path.with_name(path.name + ".png")

@@ -20,26 +20,27 @@ _MOST_FRAMES = 201
 
 
 def write_page(
-    path: Path, model: Model, drawn: Samples, given: Tensor | None = None, ends: Sequence[int] | None = None
+    path: Path, model: Model, drawn: Samples, given: Tensor | None = None, stops: Sequence[int] | None = None
 ) -> Path:
     """Write the page that plays `drawn`, whose trajectory was kept.
 
-    Tokens where `given` (batch, length) holds are shown as such; of each sequence those before its end are shown.
+    Tokens where `given` (batch, length) is true are marked as clamped; of each sequence the tokens before its entry of
+    `stops` are shown.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(trajectory_page(model, drawn, given, ends), encoding="utf-8")
+    path.write_text(trajectory_page(model, drawn, given, stops), encoding="utf-8")
     return path
 
 
 def trajectory_page(
-    model: Model, drawn: Samples, given: Tensor | None = None, ends: Sequence[int] | None = None
+    model: Model, drawn: Samples, given: Tensor | None = None, stops: Sequence[int] | None = None
 ) -> str:
     if drawn.trajectory is None:
         raise ValueError("there is no trajectory to show: sample with trajectory=True")
-    return player_page("Denoising a text", "trajectory", _plain(model, drawn, given, ends))
+    return player_page("Denoising a text", "trajectory", _plain(model, drawn, given, stops))
 
 
-def _plain(model: Model, drawn: Samples, given: Tensor | None, ends: Sequence[int] | None) -> dict[str, Any]:
+def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[int] | None) -> dict[str, Any]:
     assert drawn.trajectory is not None
     path = drawn.trajectory.cpu()
     steps = len(path) - 1
@@ -55,7 +56,7 @@ def _plain(model: Model, drawn: Samples, given: Tensor | None, ends: Sequence[in
             {
                 "seed": int(drawn.seeds[row]),
                 "given": [] if given is None else given[row].nonzero().squeeze(-1).tolist(),
-                "end": path.shape[-1] if ends is None else ends[row],
+                "end": path.shape[-1] if stops is None else stops[row],
                 "frames": frames[:, row].tolist(),
             }
             for row in range(path.shape[1])

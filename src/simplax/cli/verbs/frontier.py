@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simplax.data.text import Prepared
     from simplax.evaluate.frontier.pace import Event
     from simplax.evaluate.frontier.protocol import Protocol
-    from simplax.evaluate.frontier.sweep import Entrant
+    from simplax.evaluate.frontier.runner import Entrant
     from simplax.evaluate.frontier.tables import Table
 
 ScorerName = Annotated[
@@ -82,8 +82,8 @@ def frontier(
     from simplax.evaluate.frontier.matches import matches
     from simplax.evaluate.frontier.protocol import choose
     from simplax.evaluate.frontier.report import shortened, write_study
+    from simplax.evaluate.frontier.runner import Runner
     from simplax.evaluate.frontier.store import Store
-    from simplax.evaluate.frontier.sweep import Sweep
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
     from simplax.io.manifest import environment
@@ -103,7 +103,7 @@ def frontier(
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
     with _watching() as watch:
-        rows = Sweep(entrants, yardstick, Store(out), watch, batch_size).run()
+        rows = Runner(entrants, yardstick, Store(out), watch, batch_size).run()
     found = matches(rows, seed)
     setting = _sentence(chosen, prepared.length, seed)
     record = {
@@ -143,7 +143,7 @@ def _entrants(
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
-    from simplax.evaluate.frontier.sweep import Entrant
+    from simplax.evaluate.frontier.runner import Entrant
     from simplax.pretrained.model import from_pretrained
 
     if not models:

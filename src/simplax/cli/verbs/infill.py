@@ -83,7 +83,7 @@ def infill(
             {
                 "seed": int(drawn.seeds[number]),
                 "asked": prompts[number // num],
-                "text": loaded.tokenizer.decode(ids[clamped.start : clamped.ends[number]]),
+                "text": loaded.tokenizer.decode(ids[clamped.start : clamped.stops[number]]),
                 "gaps": [loaded.tokenizer.decode(ids[begin:end]) for begin, end in clamped.gaps[number]],
                 "tokens": ids,
             }
@@ -91,7 +91,7 @@ def infill(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, clamped.given, clamped.ends)
+        write_page(html, loaded, drawn, clamped.given, clamped.stops)
         say(f"the denoising is in {html}")
     if format == "jsonl" and not json:
         print_rows(rows)

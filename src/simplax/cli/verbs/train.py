@@ -130,9 +130,14 @@ def train(
         hooks=hooks,
         device=str(pretrained.place(device)) if device != "auto" else device,
     )
-    told = {"name": chosen.name, "directory": str(result.directory), "step": result.step, "loss": result.loss}
-    told |= _validated(directory)
-    emit(json, told, lambda: facts(told))
+    record = {
+        "name": chosen.name,
+        "directory": str(result.directory),
+        "step": result.step,
+        "loss": result.loss,
+    }
+    record |= _validated(directory)
+    emit(json, record, lambda: facts(record))
 
 
 def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:

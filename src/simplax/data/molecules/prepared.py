@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """One data set in one kind of tokens. Nothing but the facts is read until rows are asked for."""
+    """One data set in one kind of tokens. Nothing but the facts is read until rows are requested."""
 
     path: Path
     facts: dict[str, Any]

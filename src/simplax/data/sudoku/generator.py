@@ -2,7 +2,7 @@
 
 A seed makes a `random.Random`, which fills a board by backtracking and then chooses the order in which
 cells are blanked as long as the solution stays unique. The pass is made once, so a puzzle keeps more clues
-than asked for when the order is unlucky. The same seed has the same solution and the same order for every
+than requested when the order is unlucky. The same seed has the same solution and the same order for every
 clue count.
 """
 

@@ -91,7 +91,7 @@ def exact_clues(clues: int, num: int = POOL_SIZE - NUM_TRAIN, progress: bool | N
     exact = whole.valid[whole.valid.clue_counts == clues]
     if len(exact) * 100 < len(whole.valid):
         raise UserError(
-            f"Fewer than one generated puzzle in a hundred has exactly {clues} clues; ask for more clues."
+            f"Fewer than one generated puzzle in a hundred has exactly {clues} clues; request more clues."
         )
     if len(exact) >= num:
         return exact[:num]

@@ -24,7 +24,7 @@ def extend_seventeen(path: str | Path, clues: int, num: int, seed: int = 0, skip
     boards = load_puzzles(path)
     if len(boards) < skip + num:
         raise UserError(
-            f"The file {path} has {len(boards)} puzzles, but {skip + num} are needed: ask for fewer."
+            f"The file {path} has {len(boards)} puzzles, but {skip + num} are needed: request fewer."
         )
     order = list(range(len(boards)))
     random.Random(seed).shuffle(order)

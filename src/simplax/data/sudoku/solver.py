@@ -45,7 +45,7 @@ def _search(board: ArrayLike, limit: int) -> tuple[int, np.ndarray]:
 
 
 def count_solutions(board: ArrayLike, limit: int = 2) -> int:
-    """The number of solutions, counted no further than `limit`; `limit=2` tells unique from ambiguous."""
+    """The number of solutions, counted no further than `limit`; `limit=2` distinguishes unique from ambiguous."""
     if limit < 1:
         raise ValueError("Solutions are counted up to a limit of at least 1.")
     return _search(board, limit)[0]

@@ -28,7 +28,7 @@ _SEARCH = 4096
 class Piece:
     """A document, or a part of a long one; `last` if it ends here. Reading goes on at `after`.
 
-    `labels` are the values of the columns that describe the document, in the order they were asked for.
+    `labels` are the values of the columns that describe the document, in the requested order.
     """
 
     content: Content
@@ -55,7 +55,7 @@ class Documents(abc.ABC):
         return None
 
     def outline(self) -> Iterator[Extent]:
-        """Ends and sizes of everything `read` gives, without decoding more than that needs."""
+        """Where each piece of `read` stops, and its size, without decoding more than that needs."""
         for piece in self.read():
             yield Extent(piece.after, len(piece.content), piece.last)
 
@@ -105,7 +105,7 @@ def bad_byte(path: Path, offset: int, value: int) -> UserError:
 def parts(
     text: str, begin: int, row: tuple[int, int], after: Cursor, labels: tuple[str, ...] = ()
 ) -> Iterator[Piece]:
-    """A document held as a string, from character `begin` on, in pieces; `row` says which document it is."""
+    """A document stored as a string, from character `begin` on, in pieces; `row` says which document it is."""
     while len(text) - begin > PIECE:
         end = last_match(BETWEEN_WORDS, text, begin, begin + PIECE) or begin + PIECE
         yield Piece(text[begin:end], False, (*row, end), labels)

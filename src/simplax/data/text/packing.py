@@ -106,7 +106,7 @@ class Padded(Layout):
         inside = np.arange(done) - np.repeat(starts, whole)
         tokens[np.arange(self.length) < kept[:, None]] = stream[:done][inside < self.length]
         lengths = kept + ((kept < self.length) if self.eos is not None else 0)
-        # one more than a row holds tells that the document is too long
+        # one more than fits in a row shows that the document is too long
         waiting = stream[done : done + self.length + 1]
         return Rows(tokens, waiting, lengths, int((whole > self.length).sum()), kept)
 

@@ -188,7 +188,7 @@ def _planned(directory: Path, options: Options, workers: int) -> tuple[Work, Sta
     held = np.zeros(len(sizes[0]), dtype=bool)
     if options.validation is None:
         held = held_out(options.split or "", sizes[0], options.layout != PACKED)
-    held = np.append(held, False)  # what an unfinished last document would ask for
+    held = np.append(held, False)  # the entry of an unfinished last document
     state = resume(directory, State(options.to_json(), [source.sizes() for source in reader.sources]))
     return Work(directory, options, reader, chunks, held, min(workers, len(chunks))), state
 
@@ -310,7 +310,7 @@ def _append(
     labels: np.ndarray | None,
     options: Options,
 ) -> None:
-    """Rows of one split that these pieces complete, and what is told of them."""
+    """Rows of one split that these pieces complete, and the facts recorded about them."""
     made = layout.rows(np.array(counts["rest"], dtype=np.uint32), pieces, lasts.tolist())
     writer.write(made.tokens, made.lengths if options.layout == LENGTHS else None, labels)
     ended = int(lasts.sum())

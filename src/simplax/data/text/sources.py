@@ -44,7 +44,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file: how it is opened, the tokenizer it gets unless told otherwise, and how it begins.
+    """A kind of file: how it is opened, its default tokenizer, and how it begins.
 
     `each` says that every document is a sequence of its own, as molecules are and chapters are not.
     """

@@ -1,4 +1,4 @@
-"""Perplexity against entropy over temperatures: swept once, kept, matched to the data, held against controls."""
+"""Perplexity against entropy over temperatures: measured once, stored, compared at the entropy of the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simplax.evaluate.frontier.matches import curves as curves
 from simplax.evaluate.frontier.matches import matches as matches
 from simplax.evaluate.frontier.protocol import PROTOCOLS as PROTOCOLS
 from simplax.evaluate.frontier.protocol import Protocol as Protocol
+from simplax.evaluate.frontier.runner import Entrant as Entrant
+from simplax.evaluate.frontier.runner import Runner as Runner
 from simplax.evaluate.frontier.store import Store as Store
-from simplax.evaluate.frontier.sweep import Entrant as Entrant
-from simplax.evaluate.frontier.sweep import Sweep as Sweep
 from simplax.evaluate.frontier.yardstick import Yardstick as Yardstick

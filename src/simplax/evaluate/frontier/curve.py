@@ -1,7 +1,7 @@
-"""A curve of points swept over temperature, read at the entropy of the data.
+"""A curve of points measured at several temperatures, read at the entropy of the data.
 
-Perplexity alone mostly tells where on the temperature knob a model stands, so models are compared where their samples
-are as varied as the data: at the swept point nearest to it, and between the two points around it.
+Perplexity alone mostly reflects the temperature a model was sampled at, so models are compared where their samples
+are as varied as the data: at the measured point nearest to it, and between the two points around it.
 """
 
 from __future__ import annotations

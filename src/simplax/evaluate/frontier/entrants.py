@@ -31,7 +31,7 @@ class Job:
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """The last part of every path; the whole path where that is not enough to tell them apart."""
+    """The last part of every path; the whole path where that is not enough to distinguish them."""
     short = [Path(name).name or name for name in names]
     chosen = [one if short.count(one) == 1 else name for one, name in zip(short, names)]
     if len(set(chosen)) < len(chosen):
@@ -46,7 +46,7 @@ def name_of(model: Model) -> str:
 
 
 def check(model: Model, prepared: Prepared, label: str) -> None:
-    """A model can only be held against text that is cut up as its own."""
+    """Refuse a model whose tokenizer differs from that of the text it is compared with."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise UserError(f"{label} is not a model of text: a frontier needs one.")
@@ -72,7 +72,7 @@ def jobs(
 ) -> list[Job]:
     """The points of a model, cheapest first.
 
-    A sampler that leaves no choice, as one that makes a call per position, is swept at its own number of steps only.
+    A sampler that leaves no choice, as one that makes a call per position, is measured at its own number of steps only.
     """
     sampler = model.sampler(eta, conditional=False)
     fixed = sampler.steps_for(model.config.task.length)
@@ -117,7 +117,7 @@ def draw(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> Drawn:
-    """Sequences of `num` consecutive seeds; `progress` is told how many are done."""
+    """Sequences of `num` consecutive seeds; `progress` is called with the number done."""
     start = time.perf_counter()
     drawn = model.sample(
         num,

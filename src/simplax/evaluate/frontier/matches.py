@@ -1,4 +1,4 @@
-"""From the rows of a sweep to one line per model and number of steps: its curve at the entropy of the data."""
+"""From the rows of a frontier to one line per model and number of steps: its curve at the entropy of the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def curves(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def matches(rows: Sequence[Row], seed: int = 0) -> list[dict[str, Any]]:
-    """The swept point nearest to the data's entropy, and the perplexity interpolated there, for every curve."""
+    """The measured point nearest to the data's entropy, and the perplexity interpolated there, for every curve."""
     data = data_row(rows)["columns"]
     if not _finite(data["entropy"]):
         raise UserError("the data has no entropy to compare with: its held-out rows are empty.")
@@ -50,7 +50,7 @@ def _match(points: list[Row], data: Mapping[str, float], seed: int) -> dict[str,
         between = {"perplexity": reading.perplexity, "low": low, "high": high}
         surely = reading.perplexity if high is None else high
         if surely < data["perplexity"] and BELOW_DATA not in caught:
-            caught.insert(0, BELOW_DATA)  # no swept point need lie near enough for its own flag
+            caught.insert(0, BELOW_DATA)  # no measured point need lie near enough for its own flag
     return {
         **{name: point[name] for name in kept if name in point},
         "flags": caught,

@@ -1,4 +1,4 @@
-"""How long the rest of a sweep will take, from how long each kind of work has taken so far."""
+"""How long the rest of a frontier will take, from how long each kind of work has taken so far."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Literal["sampling", "scoring"]
 
 @dataclass(frozen=True)
 class Event:
-    """Where a sweep stands: `finished` of `total` sets, `done` of `of` sequences of the one at hand.
+    """Progress of a frontier: `finished` of `total` sets, `done` of `of` sequences of the one at hand.
 
     `rate` is in sequences per second, `left` in seconds; both None while unknown. A finished set comes with its
     `record`, and `kept` says that it was there already.

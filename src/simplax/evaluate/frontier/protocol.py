@@ -1,4 +1,4 @@
-"""What a frontier is swept over: temperatures, numbers of network calls, samples per point."""
+"""What a frontier covers: temperatures, numbers of network calls, samples per point."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def tables_page(rows: Sequence[Row], found: Sequence[Row], scorer: str, setting:
 {setting} Perplexity under {scorer}. {summary(rows)}
 
 {main_table(rows, found).markdown()}
-Every entry is the swept temperature whose entropy is nearest to the data's. Bold is the lowest of a column among
+Every entry is the measured temperature whose entropy is nearest to the data's. Bold is the lowest of a column among
 entries that compare. Marks:
 
 {marks}

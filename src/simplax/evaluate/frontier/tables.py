@@ -15,9 +15,9 @@ Row = Mapping[str, Any]
 OFF, EDGE, BELOW, CAUGHT = "†", "‡", "!", "§"
 LEGEND = {
     OFF: "entropy more than 0.05 nats from the data's",
-    EDGE: "the match is the lowest or highest temperature of the sweep",
+    EDGE: "the match is the lowest or highest temperature measured",
     BELOW: "perplexity below the data's own: a warning, not a success",
-    CAUGHT: "other columns tell this set from human text (see the columns)",
+    CAUGHT: "other columns distinguish this set from human text (see the columns)",
 }
 # what a generator shows that repeats itself, within a sample or from one to the next
 _REPEATS = {"rep_1", "rep_2", "rep_3", "seq_rep_4_pass", "unique_rows", "distinct_4", "entropy_pooled"}
@@ -178,8 +178,11 @@ def _cell(match: Row) -> str:
 
 
 def _best(found: Sequence[Row]) -> Row | None:
-    """The lowest perplexity of matches that compare: near the data's entropy, inside the sweep, not below the data,
-    not caught repeating itself, and with no more calls than the others."""
+    """The lowest perplexity of the comparable matches.
+
+    Comparable is a match near the data's entropy, between two measured temperatures, not below the data, without
+    repetition, and with no more calls than the others.
+    """
     fair = [
         match
         for match in found
@@ -191,7 +194,7 @@ def _best(found: Sequence[Row]) -> Row | None:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """One sentence about the human text everything is held against."""
+    """One sentence about the human text everything is compared with."""
     data = data_row(rows)
     return (
         f"Human text: perplexity {perplexity(data['columns']['perplexity'])}, entropy "

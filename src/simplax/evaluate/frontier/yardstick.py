@@ -45,8 +45,8 @@ class Yardstick:
         held = self.prepared.rows("validation").rows
         if held < 2 * self.num:
             raise UserError(
-                f"the data {self.prepared.directory} has {held} held-out sequences, and {self.num} samples are held "
-                f"against twice as many: ask for at most {held // 2}, or prepare it with a larger --split."
+                f"the data {self.prepared.directory} has {held} held-out sequences, and {self.num} samples need "
+                f"twice as many: take --num {held // 2} or less, or prepare the data with a larger --split."
             )
 
     @cached_property
@@ -67,7 +67,7 @@ class Yardstick:
         return self._rows("validation", HUMAN * self.num)
 
     def reference(self, progress: Progress | None = None) -> Reference:
-        """The human rows, scored the first time they are asked for; `progress` is told how many are."""
+        """The human rows, scored at the first call; `progress` is called with the number scored."""
         if not self._built:
             self._built.append(self._stored() or self._build(progress))
         return self._built[0]

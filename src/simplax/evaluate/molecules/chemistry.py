@@ -74,7 +74,7 @@ def _described(canonical: str, mol: Any) -> Molecule:
 def describe_all(
     strings: Sequence[str], *, workers: int = 1, progress: Callable[[int], None] | None = None
 ) -> list[Molecule]:
-    """Descriptions of canonical strings, each distinct one made once, by several processes if asked."""
+    """Descriptions of canonical strings, each distinct one made once, by several processes if `workers` says so."""
     distinct = list(dict.fromkeys(strings))
     tell = progress or (lambda done: None)
     made: dict[str, Molecule] = {}

@@ -46,7 +46,7 @@ def add_carbon(
                 made.append(form)
                 break
     if len(made) < num:
-        raise UserError(f"{num:,} strings were asked for and only {len(made):,} can be made: ask for fewer.")
+        raise UserError(f"{num:,} strings were requested and only {len(made):,} can be made: request fewer.")
     return Control(made, "FCD/Test", "AddCarbon: training strings with one C more")
 
 

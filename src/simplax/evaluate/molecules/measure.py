@@ -184,12 +184,12 @@ def _features(table: _Table, spelled: list[str], sets: _Sets, tell: Stage) -> No
 def _neighbours(
     table: _Table, molecules: list[Molecule], sets: _Sets, nearest_of: int | None, tell: Stage
 ) -> None:
-    asked = molecules[:nearest_of]
-    first = {m.canonical: m for m in asked}
+    compared = molecules[:nearest_of]
+    first = {m.canonical: m for m in compared}
     place = {text: number for number, text in enumerate(first)}
-    rows = [place[m.canonical] for m in asked]
+    rows = [place[m.canonical] for m in compared]
     for name, reference in sets:
-        if reference is None or not asked:
+        if reference is None or not compared:
             table.add(f"SNN/{name}", None)
             continue
         best = nearest(

@@ -163,7 +163,7 @@ class _ArraysOnly(pickle.Unpickler):
             ("collections", "Counter"): collections.Counter,
         }
         if (module, name) not in allowed:
-            raise UserError(f"a statistics file asks for {module}.{name}: it is not the published one.")
+            raise UserError(f"a statistics file refers to {module}.{name}: it is not the published one.")
         return allowed[module, name]
 
 

@@ -10,7 +10,7 @@ from simplax.tasks import MoleculesTask
 
 
 def read_strings(path: Path) -> list[str]:
-    """Every line of a file is one string as it stands, an empty line an empty string; only line ends are taken off."""
+    """Every line of a file is one string as it stands, an empty line an empty string; only line breaks are removed."""
     text = path.read_bytes().decode("utf-8-sig")
     if not text:
         raise UserError(f"{path} is empty: put one string on each line.")

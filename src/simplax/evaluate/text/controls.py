@@ -73,7 +73,7 @@ def phrases(rows: Tensor, n: int = PHRASE) -> Tensor:
 def phrase_bank(bank: Tensor, m: int, length: int, num: int = 1, seed: int = 0) -> Tensor:
     """Uniform draws from the first m phrases of a bank (number, n), joined and cut."""
     if not 1 <= m <= len(bank):
-        raise ValueError(f"the bank has {len(bank)} phrases, {m} were asked for")
+        raise ValueError(f"the bank has {len(bank)} phrases, {m} were requested")
     pieces = -(-length // bank.shape[1])
     u = torch.rand(num, pieces, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return bank[(u * m).long()].reshape(num, -1)[:, :length]
@@ -87,7 +87,7 @@ def tiled(row: Tensor, num: int) -> Tensor:
 def human_half(held_out: Tensor, num: int) -> Tensor:
     """The null: human rows, no different from those they are compared with."""
     if num > len(held_out):
-        raise ValueError(f"{num} human rows were asked for and {len(held_out)} are held out")
+        raise ValueError(f"{num} human rows were requested and {len(held_out)} are held out")
     return held_out[:num].clone()
 
 

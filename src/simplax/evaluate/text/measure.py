@@ -45,7 +45,7 @@ def measure(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Measured:
-    """All columns of samples given as ids (n, L) and as texts; `progress` is told how many are scored."""
+    """All columns of samples given as ids (n, L) and as texts; `progress` is called with the number scored."""
     if ids.ndim == 2 and ids.shape[1] != reference.length:
         raise UserError(
             f"samples of {ids.shape[1]} tokens cannot be measured beside human rows of {reference.length}."

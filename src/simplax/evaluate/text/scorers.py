@@ -43,7 +43,7 @@ class Scorer(Protocol):
         longest: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Scored:
-        """Score every text, in the order given; `progress` is told how many are done."""
+        """Score every text, in the order given; `progress` is called with the number done."""
         ...
 
 
@@ -130,7 +130,7 @@ def _load(source: str, title: str, context: int, device: str, gguf: str | None =
 
 
 def _origin(source: str, gguf: str | None, model: Any) -> dict[str, str]:
-    """What tells these weights from any others: the digest of their files, or the commit on the hub."""
+    """What identifies these weights: the digest of their files, or the commit on the hub."""
     if gguf is not None:
         return {"file": gguf, "sha256": sha256(Path(source) / gguf)}
     if not Path(source).is_dir():

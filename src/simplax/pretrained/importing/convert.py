@@ -43,7 +43,7 @@ _KNOWN_MASKS = {30522: 103}
 
 @dataclass(frozen=True)
 class Request:
-    """What an import is asked for besides the file; None is what the file says."""
+    """Settings of an import besides the file; None means what the file says."""
 
     weights: Choice = "auto"
     as_method: MethodName = "own"
@@ -188,8 +188,8 @@ def _shape(tensors: Mapping[str, Tensor], name: str, where: str, dimensions: int
     return tuple(tensor.shape)
 
 
-def _length(asked: int | None, said: Conventions, found: Found) -> int:
-    length = said.length if asked is None else asked
+def _length(requested: int | None, said: Conventions, found: Found) -> int:
+    length = said.length if requested is None else requested
     if length is None:
         raise UserError(
             f"{found.settings.where} does not say how long sequences are: say --length, 1024 for most published models."
@@ -199,11 +199,11 @@ def _length(asked: int | None, said: Conventions, found: Found) -> int:
     return length
 
 
-def _mask_id(asked: int | None, rows: int, found: Found) -> int:
+def _mask_id(requested: int | None, rows: int, found: Found) -> int:
     """The mask: the tokenizer's own, or the row after its last, or the last row where there is no tokenizer."""
     words = found.vocabulary
-    if asked is not None:
-        chosen = asked
+    if requested is not None:
+        chosen = requested
     elif words is not None:
         chosen = words.size if words.mask_id is None else words.mask_id
     else:
@@ -247,17 +247,17 @@ def _fit(
 def load_exactly(denoiser: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Put weights into a network, which must have exactly these; rotary frequencies may be left out."""
     expected = denoiser.state_dict()
-    given = {name: tensor for name, tensor in tensors.items()}
-    given.setdefault("rotary_emb.inv_freq", expected["rotary_emb.inv_freq"])
-    for name in [*expected, *given]:
-        if name not in given or name not in expected:
-            verb = "lacks" if name not in given else "has the unknown entry"
+    stored = {name: tensor for name, tensor in tensors.items()}
+    stored.setdefault("rotary_emb.inv_freq", expected["rotary_emb.inv_freq"])
+    for name in [*expected, *stored]:
+        if name not in stored or name not in expected:
+            verb = "lacks" if name not in stored else "has the unknown entry"
             raise UserError(
                 f"{where} does not hold the network of MDLM, UDLM or Duo: it {verb} {name[:80]!r}."
             )
-        if given[name].shape != expected[name].shape:
-            shapes = f"{tuple(given[name].shape)} instead of {tuple(expected[name].shape)}"
+        if stored[name].shape != expected[name].shape:
+            shapes = f"{tuple(stored[name].shape)} instead of {tuple(expected[name].shape)}"
             raise UserError(f"{where} does not fit its weights: {name} has shape {shapes}.")
-    if not torch.allclose(given["rotary_emb.inv_freq"], expected["rotary_emb.inv_freq"], rtol=1e-4, atol=0):
+    if not torch.allclose(stored["rotary_emb.inv_freq"], expected["rotary_emb.inv_freq"], rtol=1e-4, atol=0):
         raise UserError(f"{where} turns positions by other frequencies than the published networks do.")
-    denoiser.load_state_dict(given)
+    denoiser.load_state_dict(stored)

@@ -3,7 +3,7 @@
 A pickle is a program for a small stack machine that may call any function of any package. Here that program is read
 as data. Containers, numbers and texts become what they are, tensors become references to their bytes, and objects of
 other packages (a configuration of omegaconf, a tokenizer) become inert records. No class is looked up and no function
-is called, so there is nothing that a file could run; a file that asks for a function is refused all the same.
+is called, so there is nothing that a file could run; a file that names a function is refused all the same.
 """
 
 from __future__ import annotations

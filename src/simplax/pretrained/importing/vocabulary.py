@@ -1,4 +1,4 @@
-"""What a checkpoint's tokenizer tells, read from the inert record of it: size, mask, and a file of our own format."""
+"""Facts of a checkpoint's tokenizer, read from the inert record of it: size, mask, and a file of our own format."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def evaluate(
     for name, value, least in (("number", num, 1), ("workers", workers, 1), ("controls", controls, 0)):
         if value is not None and value < least:
             raise UserError(f"the number of {name} must be at least {least}, got {value}.")
-    rdkit()  # a missing package is told before the work
+    rdkit()  # a missing package is reported before the work
     check_targets(out, samples)
     if figures is not None:
         from simplax.viz.figures import pyplot

@@ -126,8 +126,8 @@ def evaluate(
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
 
-def _temperature(model: Model, count: int, given: float | None) -> float:
-    return model.defaults(conditional=count > 0).temperature if given is None else given
+def _temperature(model: Model, count: int, chosen: float | None) -> float:
+    return model.defaults(conditional=count > 0).temperature if chosen is None else chosen
 
 
 def _all_counts(task: Any, puzzles: Path | None) -> tuple[int, ...]:

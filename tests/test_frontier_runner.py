@@ -1,4 +1,4 @@
-"""Sweeps do everything once: what is kept is not done again, what changed is, and nothing is compared unfairly."""
+"""A frontier does everything once: stored work is not repeated, changed work is, and no comparison is unfair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from simplax.cli import main
 from simplax.data.text import Prepared
 from simplax.errors import UserError
-from simplax.evaluate.frontier import Entrant, Store, Sweep, Yardstick
+from simplax.evaluate.frontier import Entrant, Runner, Store, Yardstick
 from simplax.evaluate.frontier.entrants import check, draw, jobs, labels
 from simplax.evaluate.frontier.pace import Event
 from simplax.evaluate.frontier.protocol import choose
@@ -39,7 +39,7 @@ def nothing() -> Model:
     raise AssertionError("a model was loaded although nothing had to be drawn")
 
 
-def sweep(
+def run_frontier(
     prepared: Prepared,
     udlm: Model,
     folder: Path,
@@ -49,7 +49,7 @@ def sweep(
     scorer = Counts()
     entrant = Entrant(load or (lambda: udlm), jobs(udlm, "udlm", PROTOCOL, seed=5))
     yardstick = Yardstick(prepared, scorer, PROTOCOL.num, directory=folder / "human")
-    return Sweep([entrant], yardstick, Store(folder), watch, batch_size=3).run(), scorer
+    return Runner([entrant], yardstick, Store(folder), watch, batch_size=3).run(), scorer
 
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -57,39 +57,39 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_finished_sweep_is_read_and_not_repeated(prepared: Prepared, udlm: Model, tmp_path: Path) -> None:
-    rows, scorer = sweep(prepared, udlm, tmp_path)
+    rows, scorer = run_frontier(prepared, udlm, tmp_path)
     assert [row["kind"] for row in rows] == ["data"] + ["control"] * 8 + ["model"] * 4
     assert [(r["num_steps"], r["temperature"]) for r in rows[-4:]] == [(2, 0.8), (2, 1.0), (3, 0.8), (3, 1.0)]
     assert [row["nfe"] for row in rows[-4:]] == [2, 2, 3, 3]
     assert scorer.texts == 32 + 12 * 8
-    again, scorer = sweep(prepared, udlm, tmp_path, nothing)
+    again, scorer = run_frontier(prepared, udlm, tmp_path, nothing)
     assert again == rows and scorer.texts == 0
     # a point that is lost or damaged is measured again on the kept samples
     (tmp_path / "points" / f"{rows[-1]['key'][:24]}.json").unlink()
     (tmp_path / "points" / f"{rows[-2]['key'][:24]}.json").write_text("{")
-    again, scorer = sweep(prepared, udlm, tmp_path, nothing)
+    again, scorer = run_frontier(prepared, udlm, tmp_path, nothing)
     assert plain(again) == plain(rows) and scorer.texts == 16
 
 
 def test_an_interrupted_sweep_continues_to_the_same_rows(
     prepared: Prepared, udlm: Model, tmp_path: Path
 ) -> None:
-    whole, _ = sweep(prepared, udlm, tmp_path / "whole")
+    whole, _ = run_frontier(prepared, udlm, tmp_path / "whole")
 
     def interrupt(event: Event) -> None:
         if event.what.startswith("udlm, 3 steps") and event.work == "scoring":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(prepared, udlm, tmp_path / "parts", watch=interrupt)
-    rows, scorer = sweep(prepared, udlm, tmp_path / "parts")
+        run_frontier(prepared, udlm, tmp_path / "parts", watch=interrupt)
+    rows, scorer = run_frontier(prepared, udlm, tmp_path / "parts")
     assert plain(rows) == plain(whole)
     assert scorer.texts == 16
 
 
 def test_events_count_up_and_foresee_the_end(prepared: Prepared, udlm: Model, tmp_path: Path) -> None:
     events: list[Event] = []
-    sweep(prepared, udlm, tmp_path, watch=events.append)
+    run_frontier(prepared, udlm, tmp_path, watch=events.append)
     finished = [event for event in events if event.record is not None]
     assert [event.finished for event in finished] == list(range(1, 14)) and finished[-1].total == 13
     assert finished[-1].left == 0 and not finished[-1].kept
@@ -175,7 +175,7 @@ def test_what_does_not_compare_is_refused(prepared: Prepared, udlm: Model, tmp_p
 def test_weights_that_change_under_way_are_refused(prepared: Prepared, udlm: Model, tmp_path: Path) -> None:
     later = replace(udlm, origin={**udlm.origin, "sha256": "of a later checkpoint"})
     with pytest.raises(UserError, match="changed while the frontier ran"):
-        sweep(prepared, udlm, tmp_path, load=lambda: later)
+        run_frontier(prepared, udlm, tmp_path, load=lambda: later)
 
 
 @pytest.fixture(scope="module")

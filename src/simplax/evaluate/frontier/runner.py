@@ -42,7 +42,7 @@ class Set:
 
 
 @dataclass(eq=False)
-class Sweep:
+class Runner:
     """`run` gives the rows: the data, the controls, then every model's points in order of steps and temperature."""
 
     entrants: Sequence[Entrant]
@@ -108,10 +108,10 @@ class Sweep:
         ]
 
     def _pending(self, missing: Sequence[Set], human: bool) -> dict[Work, float]:
-        held = len(self.yardstick.held_out) if missing or human else 0
+        human_rows = len(self.yardstick.held_out) if missing or human else 0
         return {
             "sampling": sum(one.num * one.job.num_steps for one in missing if one.job is not None),
-            "scoring": held + sum(one.num for one in missing),
+            "scoring": human_rows + sum(one.num for one in missing),
         }
 
     def _human(self, key: str, total: int) -> dict[str, Any]:
