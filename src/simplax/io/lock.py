@@ -1,7 +1,7 @@
 """One process at a time in a directory, also when the last one died without a word.
 
 The lock is a small file that says who holds it; its time of change is a heartbeat. Whether a holder is alive is found
-by asking the system if it runs here, and otherwise from the heartbeat, by the clock of the file system and not by our own.
+by asking the system if it runs here, otherwise from the heartbeat, by the clock of the file system and not by our own.
 """
 
 from __future__ import annotations
