@@ -71,7 +71,7 @@ def test_a_recipe_that_is_not_in_the_table_is_described_all_the_same(
     added = recipes.Recipe("toy", "new", "a test", recipes.RECIPES["toy-udlm"].build)
     monkeypatch.setitem(recipes.RECIPES, "toy-new", added)
     assert main(["train", "toy-new", "--help"]) == 0
-    assert "--run.optimizer.decay {constant,cosine,linear}" in capsys.readouterr().out
+    assert "--run.optimizer.decay {constant,cosine,linear,wsd}" in capsys.readouterr().out
 
 
 def changed(*arguments: str) -> config.RunConfig:

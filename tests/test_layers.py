@@ -18,7 +18,7 @@ LAYERS = [
     "tasks",
     "train",
     "config",
-    "pretrained",
+    "pretrained interop",
     "evaluate viz",
     "recipes",
     "bench cli",

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.methods.uniform import UDLM
+from simplax.methods import UDLM
 from simplax.train import checkpoint as checkpoints
 from simplax.train.distributed import World
 from simplax.train.step import NonFinite, Stepper
@@ -130,7 +130,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_train_toy import fit, toy
 from simplax.errors import UserError
-from simplax.methods.uniform import UDLM
+from simplax.methods import UDLM
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     fit(Path(sys.argv[1]), toy(width=64))

@@ -13,7 +13,7 @@ import torch
 from simplax import recipes
 from simplax.cli import main
 from simplax.errors import UserError
-from simplax.methods.uniform import UDLM
+from simplax.methods import UDLM
 from simplax.recipes.launch import build
 from simplax.train import Run, train
 from simplax.train import checkpoint as checkpoints

@@ -154,7 +154,7 @@ class _Stolen(ToySource):
 
 
 def test_who_lost_the_run_saves_nothing_more(tmp_path: Path) -> None:
-    from simplax.methods.uniform import UDLM
+    from simplax.methods import UDLM
     from simplax.train import train
     from test_train_toy import SHORT
 

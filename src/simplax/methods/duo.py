@@ -83,9 +83,9 @@ class Duo(UniformMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pi != "uniform":
-            raise ValueError(
-                "the arg-max of a Gaussian is uniform over all other tokens: Duo needs pi=uniform"
-            )
+            raise ValueError("the arg-max of a Gaussian knows the uniform prior only: Duo needs pi=uniform")
+        if self.rollout > 1:
+            raise ValueError("the curriculum has no rollout: train duo-base with it")
 
     def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
         if not context.training or context.step > self.curriculum.end:

@@ -59,8 +59,8 @@ class Simplax(UniformMethod):
             raise ValueError(
                 "PerToken counts the steps of a sampler: give training a constant or vanishing eta"
             )
-        if self.rollout > 1 and self.reads_w:
-            raise ValueError("rollout follows tokens: use it with reads_w=false")
+        if self.rollout > 1 and (self.reads_w or self.step is not None):
+            raise ValueError("rollout follows tokens in continuous time: use it without reads_w and step")
         if self.step is None:
             return
         if not (self.step.linear or chosen.readable):

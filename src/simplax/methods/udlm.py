@@ -38,6 +38,8 @@ class UDLM(UniformMethod):
             raise ValueError(
                 f"num_steps must be at least 1, or None for continuous time, got {self.num_steps}"
             )
+        if self.num_steps is not None and self.rollout > 1:
+            raise ValueError("rollout trains in continuous time: leave num_steps out, or rollout at 1")
 
     def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
         step = None if self.num_steps is None else FiniteStep("bridge", self.num_steps)

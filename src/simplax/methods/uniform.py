@@ -55,10 +55,8 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
         time = self.schedule.sigma if self.time_conditioning else None
         denoiser = Denoiser(vocab_size=vocab_size, length=length, architecture=architecture, time=time)
         if self.pi != "uniform":
-            even = torch.full((vocab_size,), 1.0 / vocab_size, dtype=torch.float64)
-            denoiser.register_buffer(
-                "pi", even
-            )  # filled in before the first step, and loaded with the weights
+            # filled in before the first step, and loaded with the weights; zeros are refused
+            denoiser.register_buffer("pi", torch.zeros(vocab_size, dtype=torch.float64))
         return denoiser
 
     def process(self, denoiser: Any) -> UniformProcess:
@@ -151,7 +149,7 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
         The states are those of the reversed noising process given x, so a later one holds all that an earlier one says
         about x: a carry never leaks a second look at the token. Together the times are uniform.
         """
-        if not network.carry.carries:
+        if not network.carry.hidden:
             raise ValueError("rollout needs a network with a carry: set architecture.carry to hidden")
         count, x = self.rollout, batch.tokens
         keywords: dict[str, Any] = {"given": batch.given, "attend": batch.attend}
@@ -165,7 +163,9 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
             z, before = torch.where(batch.given, x, z), t
             state = self.relaxed(process, z, x, t)
             prediction, carried = network.predict(z, t, carried, fuse=True, **keywords)
-            carried = None if carried is None else carried.detach()
+            # some calls begin anew at every time, as a likelihood and the first call of a chain do
+            keep = context.keys.stream("carry", number).uniform(1)[:, 0] < network.carry.share
+            carried = None if carried is None else network.carry.where(keep, carried.detach())
             total = total + self._density(prediction, batch, state, t, process)
         return Loss(total / count, batch.scored)
 

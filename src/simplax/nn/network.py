@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from simplax.nn.carry import Carry, carry_of
@@ -87,7 +88,7 @@ class Network:
         """
         keywords = {"given": batch.given, "attend": batch.attend, **keywords}
         carried = None if context is None else self._first_call(state, t, context, share, keywords)
-        return self.predict(state, t, carried, fuse=True, **keywords)[0]
+        return self.predict(state, t, carried, fuse=True, raw_only=True, **keywords)[0]
 
     def predict(
         self,
@@ -111,7 +112,7 @@ class Network:
         result = call(self.denoiser, state, time, **self.carry.request, **keywords)
         logits, hidden = result if self.carry.request else (result, None)
         logits = logits.float()
-        if self.size is not None and logits.shape[-1] > self.size:
+        if self.size is not None and attribute(self.denoiser, "num_categories") == self.size:
             logits = logits[..., : self.size]  # published networks also have an output for the mask
         # what is made from transformed logits is left to whoever transforms them
         return Prediction(logits), None if raw_only else self.carry.after(logits, hidden, self.inner)
@@ -156,18 +157,24 @@ class Network:
         return call(self.denoiser, state, time, project=False, **self.carry.request, **keywords)[1]
 
     def _static_shapes(self) -> bool:
-        """Where a batch must keep its size: compiled networks, and devices that would wait to count rows."""
+        """Where every batch makes the same calls: compiled networks, devices that would wait to count rows, and
+        processes that train together, each of which must make the calls that the others make.
+        """
+        if self.inner is not self.denoiser or (dist.is_available() and dist.is_initialized()):
+            return True
         parameter = next(self.inner.parameters(), None) if isinstance(self.inner, nn.Module) else None
-        return self.inner is not self.denoiser or (parameter is not None and parameter.device.type != "cpu")
+        return parameter is not None and parameter.device.type != "cpu"
 
     def _projects_late(self) -> bool:
         """Whether a fused loss pays: our own denoisers with large vocabularies, projected as they project themselves.
 
-        A subclass that overrides `logits` projects by itself, and so do networks split over processes, whose weights
-        are in pieces outside their own forward pass.
+        A subclass that overrides `forward` or `logits`, or has another head, projects by itself, and so do networks
+        split over processes, whose weights are in pieces outside their own forward pass.
         """
         inner, smallest = self.inner, _smallest.get()
-        if smallest is None or not isinstance(inner, Denoiser) or type(inner).logits is not Denoiser.logits:
+        if smallest is None or not isinstance(inner, Denoiser) or type(inner.head) is not nn.Linear:
+            return False
+        if type(inner).forward is not Denoiser.forward or type(inner).logits is not Denoiser.logits:
             return False
         return inner.output_size >= smallest and not hasattr(inner.head.weight, "placements")
 

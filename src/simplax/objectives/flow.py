@@ -35,7 +35,7 @@ class _Field:
 
     def logits(self, y: Tensor, t: Tensor, sigma: Tensor) -> Tensor:
         z = torch.where(self.clamped, self.clean, sigma * y)
-        return self.network.predict(z, t.expand(len(y)), **self.arguments)[0].logits
+        return self.network.predict(z, t.expand(len(y)), raw_only=True, **self.arguments)[0].logits
 
     def __call__(self, y: Tensor, t: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

@@ -42,6 +42,8 @@ class Prior:
 def _is_positive_law(probs: Tensor, size: int) -> bool:
     if probs.shape != (size,):
         return False
-    if probs.device.type not in ("cpu", "cuda"):  # a tensor without values cannot be looked at
+    if (
+        probs.device.type != "cpu"
+    ):  # looking would wait for the device; what is stored there was looked at before
         return True
     return bool((probs > 0).all()) and abs(float(probs.double().sum()) - 1) < 1e-4

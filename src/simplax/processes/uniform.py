@@ -35,6 +35,10 @@ class UniformProcess(TokenProcess):
 
     @classmethod
     def around(cls, denoiser: Any, schedule: Schedule | None, prior: Prior) -> UniformProcess:
+        """With the prior that the network keeps, unless another one is given."""
+        kept = getattr(denoiser, "pi", None)
+        if prior.probs is None and isinstance(kept, Tensor):
+            prior = Prior(prior.size, kept)
         return cls(required(schedule), prior)
 
     def start(self, batch: int, length: int, keys: Keys) -> Tensor:

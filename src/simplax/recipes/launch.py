@@ -11,7 +11,7 @@ from torch import nn
 from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
 from simplax.pretrained.stored import CONFIG, run_of
-from simplax.recipes.prior import fill_prior
+from simplax.recipes.prior import fill_prior, start_prior
 from simplax.recipes.watch import KeepSamples, metric
 from simplax.train import Result, train
 from simplax.train.hooks import Hook
@@ -25,7 +25,7 @@ def build(config: RunConfig) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.run.seed)
         denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
-    fill_prior(config, denoiser)
+    start_prior(denoiser)
     return denoiser
 
 
@@ -81,10 +81,13 @@ def launch(
     directory = Path(directory)
     if init_from is not None:
         _check_start(config, Path(init_from))
+    denoiser = build(config)
+    if not (directory / "latest").exists():
+        fill_prior(config, denoiser)
     samples = [KeepSamples(config, directory, hooks=hooks)] if config.run.sample_every else []
     return train(
         config.method,
-        build(config),
+        denoiser,
         config.task.train(),
         config.run,
         directory,

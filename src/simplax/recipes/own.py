@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from simplax.config.codec import nearest
 from simplax.config.run import RunConfig, SamplingDefaults
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 from simplax.methods import METHODS, Method, Simplax
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import SHORT

@@ -16,8 +16,15 @@ COUNTED = 4096
 """Sequences whose tokens are counted: enough for frequencies, few enough to take seconds."""
 
 
+def start_prior(denoiser: nn.Module) -> None:
+    """A denoiser that keeps a prior begins with the uniform one, until the run's own is filled in or loaded."""
+    place: Any = getattr(denoiser, "pi", None)
+    if isinstance(place, Tensor):
+        place.fill_(1.0 / len(place))
+
+
 def fill_prior(config: RunConfig, denoiser: nn.Module) -> None:
-    """Give a denoiser that keeps a prior the one its method asks for; a run that resumes loads it with its weights."""
+    """Give a denoiser that keeps a prior the one its method names; a run that resumes loads it with its weights."""
     place: Any = getattr(denoiser, "pi", None)
     if isinstance(place, Tensor):
         pi = str(config.method.pi)  # type: ignore[attr-defined]

@@ -38,6 +38,8 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {}
 FAMILIES: dict[str, str] = {}
 """What each family of recipes is, as its first recipes describe it."""
+_OPEN: dict[str, Callable[[str, Method], Recipe]] = {}
+"""Families that have a recipe for every method, also for one that is registered after they are."""
 
 
 def recipe(
@@ -47,28 +49,41 @@ def recipe(
     FAMILIES.setdefault(family, description)
 
     def register(build: Build) -> Build:
-        for label, method in methods.items():
+        def made(label: str, method: Method) -> Recipe:
             weighting = getattr(method, "weighting", None)
             text = description if weighting is None else f"{description}; {weighting} weighting"
             if follows is not None:
                 text = f"{text}; with --init-from runs/{follows}"
-            made = Recipe(family, label, text, partial(build, method), follows)
-            RECIPES[made.name] = made
+            return Recipe(family, label, text, partial(build, method), follows)
+
+        for label, method in methods.items():
+            RECIPES[f"{family}-{label}"] = made(label, method)
+        if isinstance(methods, EveryMethod):
+            _OPEN[family] = made
         return build
 
     return register
 
 
-def every_method(chosen: Mapping[str, Method], but: Collection[str] = ()) -> dict[str, Method]:
+class EveryMethod(dict[str, Method]):
+    """Methods of a family that is open to others."""
+
+
+def every_method(chosen: Mapping[str, Method], but: Collection[str] = ()) -> EveryMethod:
     """Those that were chosen, then all other registered methods with their defaults, except those named in `but`.
 
     With it a family has a recipe for a method that is registered later, without a line here.
     """
-    return {**chosen, **{name: kind() for name, kind in METHODS.items() if name not in (*chosen, *but)}}
+    others = {name: kind() for name, kind in METHODS.items() if name not in (*chosen, *but)}
+    return EveryMethod({**chosen, **others})
 
 
 def get(name: str) -> RunConfig:
     """The run of that name."""
+    for family, made in _OPEN.items():
+        label = name.removeprefix(f"{family}-")
+        if name not in RECIPES and label != name and label in METHODS:
+            RECIPES[name] = made(label, METHODS[label]())
     if name not in RECIPES:
         raise UserError(f"there is no recipe {name!r}{nearest(name, list(RECIPES))}")
     return RECIPES[name]()

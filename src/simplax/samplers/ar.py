@@ -87,7 +87,7 @@ class LeftToRight(Sampler[ARState]):
         done = 0 if cache is None else cache.length
         # a causal network needs no mask for what is not there yet, and nothing else is known about positions
         prediction = network.read(read[:, done:], t, cache=cache, given=None, attend=None, last_only=True)
-        return replace(state, cache=cache), Prediction(prediction.logits[:, -1:])
+        return replace(state, cache=cache), Prediction(prediction.logits[:, -1:, : setting.size])
 
     def finish(self, state: ARState, network: Chain, t: Tensor, setting: Setting, keys: Keys) -> ARState:
         return state

@@ -28,6 +28,7 @@ class Fixed(Kappa):
     """The same kappa everywhere: 1 is `pure-posterior`, 0 is `pure-pc`, others `constant-kappa`."""
 
     kappa: float = 1.0
+    """weight of the reverse posterior: 1 is ancestral, 0 redraws every token"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa <= 1:

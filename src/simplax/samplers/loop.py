@@ -113,6 +113,8 @@ def _process(
     kind = sampler.undoes[0] if process is None else process
     check_process(sampler, kind if isinstance(kind, type) else type(kind), "this denoiser")
     if not isinstance(kind, type):
+        if schedule is not None or prior.probs is not None:
+            raise ValueError("a process has a schedule and a prior of its own: leave schedule and pi out")
         return kind
     inner = unwrapped(denoiser) if isinstance(denoiser, torch.nn.Module) else denoiser
     return kind.around(inner, schedule, prior)

@@ -30,9 +30,13 @@ class MoleculesTask(Task):
     """
 
     dataset: str = "qm9"
+    """qm9 or moses"""
     tokens: str = "atoms"
+    """atoms or characters"""
     seed: int = 0
+    """order in which training visits the molecules"""
     examples: bool = False
+    """train on a few everyday molecules, for smoke runs"""
 
     def __post_init__(self) -> None:
         smiles_tokens(self.dataset, self.tokens)  # its checks are ours

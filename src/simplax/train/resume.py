@@ -123,10 +123,14 @@ def _progress(stepper: Stepper, state: dict[str, Any]) -> Progress:
 
 
 def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
-    """Take weights and average of another run, of one of its checkpoints, or of a model directory; say which."""
+    """Take weights and average of another run, of one of its checkpoints, or of a model directory; say which.
+
+    A prior is part of the process and not of what was learned: this run keeps its own.
+    """
     file, weights, average, updates = _read_start(source)
-    put(stepper.denoiser.state_dict(), weights, stepper.denoiser)
-    put(stepper.ema.state_dict(), average, stepper.denoiser)
+    for places, values in ((stepper.denoiser.state_dict(), weights), (stepper.ema.state_dict(), average)):
+        own, others = ({k: v for k, v in part.items() if k != "pi"} for part in (places, values))
+        put(own, others, stepper.denoiser)
     stepper.ema.count = updates
     return _named(source, file)
 

@@ -12,8 +12,7 @@ from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, load_solver, read_puzzles
 from simplax.cli.sampling import Seed, Steps
-from simplax.config.codec import nearest
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 # name: (module with a function of that name, what it draws); adding one is adding a line
 FIGURES: dict[str, tuple[str, str]] = {
