@@ -105,7 +105,7 @@ def test_no_two_draws_share_a_stream(name: str, monkeypatch: pytest.MonkeyPatch)
 # likelihoods of one sequence of one token
 
 
-@pytest.mark.parametrize("sequences", [1, 4, 16])
+@pytest.mark.parametrize("sequences", [pytest.param(1, marks=pytest.mark.slow), 4, 16])
 @pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if issubclass(cls, HasLikelihood)])
 def test_one_token_of_an_uninformed_network_costs_log_k(name: str, sequences: int) -> None:
     """The bound is exact for the uniform prediction, however few sequences share the stratified times."""

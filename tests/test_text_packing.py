@@ -109,6 +109,7 @@ def test_a_counter_means_the_same_row_whatever_batch_it_travels_in() -> None:
     assert bool((together >= 0).all()) and bool((together < size).all())
 
 
+@pytest.mark.slow
 def test_orders_differ_between_epochs_and_seeds_and_look_uniform() -> None:
     """Over 6000 seeds each row of five comes first 1200 times; the chance of a false alarm is below 1e-6."""
     from scipy import stats
