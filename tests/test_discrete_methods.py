@@ -192,7 +192,7 @@ def test_methods_learn_in_seconds(name: str) -> None:
     )
     random = Keys.from_seeds(torch.arange(200)).randint(5, length)
     ours, worst = (-float(EASY.log_prob(x).mean()) / length for x in (drawn.tokens, random))
-    assert ours < truth + 0.5 * (worst - truth), (ours, truth, worst)
+    assert ours < truth + 0.3 * (worst - truth), (ours, truth, worst)
 
 
 @pytest.mark.training

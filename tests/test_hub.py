@@ -172,9 +172,9 @@ def test_the_bound_of_a_network_that_knows_nothing_is_log_k() -> None:
     """With uniform predictions the reverse process is the uniform one, whose samples cost log K nats each."""
     model = recipes.get("toy-udlm")
     tokens = model.task.validation().batch(torch.arange(2000)).tokens
-    value = nll(model.method, Uniform(), tokens, draws=8, seed=3)
+    value = nll(model.method, Uniform(), tokens, draws=64, seed=3)
     assert abs(value.nats_per_token - math.log(5)) < 6 * value.monte_carlo_error
-    assert value.monte_carlo_error < 0.04
+    assert value.monte_carlo_error < 0.02
     assert 0 < value.boundary_terms < 0.02
     assert not value.exact
 
