@@ -32,6 +32,7 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
     `pi` is the prior that tokens are noised towards: `uniform`, `unigram` (the frequencies of the training tokens), or
     a file of one positive number per category; the network keeps it. `rollout` above 1 trains on that many calls along
     a chain with falling times, each reading what the one before it carries (networks with a carry only).
+    `gradient_calls` is through how many of them the gradient of a loss goes; 1 stops it at every carry.
     """
 
     process_type: ClassVar[type[Process]] = UniformProcess
@@ -42,6 +43,7 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
     time_conditioning: bool = True
     pi: str = field(default="uniform", kw_only=True)
     rollout: int = field(default=1, kw_only=True)
+    gradient_calls: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.weighting not in ("elbo", "constant"):
@@ -50,6 +52,8 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
             raise ValueError(
                 f"rollout counts the calls of a chain and must be at least 1, got {self.rollout}"
             )
+        if self.gradient_calls < 1:
+            raise ValueError(f"gradient_calls must be at least 1, got {self.gradient_calls}")
 
     def build(self, vocab_size: int, length: int, architecture: Architecture) -> nn.Module:
         time = self.schedule.sigma if self.time_conditioning else None
@@ -165,7 +169,9 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
             prediction, carried = network.predict(z, t, carried, fuse=True, **keywords)
             # some calls begin anew at every time, as a likelihood and the first call of a chain do
             keep = context.keys.stream("carry", number).uniform(1)[:, 0] < network.carry.share
-            carried = None if carried is None else network.carry.where(keep, carried.detach())
+            if carried is not None:
+                cut = (number + 1) % self.gradient_calls == 0
+                carried = network.carry.where(keep, carried.detach() if cut else carried)
             total = total + self._density(prediction, batch, state, t, process)
         return Loss(total / count, batch.scored)
 
