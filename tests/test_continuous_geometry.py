@@ -14,6 +14,7 @@ from simplax import functional as F
 from simplax.functional._splines import pchip, pchip_derivative, smooth
 from simplax.processes.embedding import ddim_step, noised
 from simplax.processes.hybrid import revealed
+from simplax.processes.prediction import Prediction
 from simplax.processes.sphere import NEAR, corrupt, mean_tangent, step_fraction, uniform_points
 from simplax.processes.vectors import unit
 from simplax.random import Keys
@@ -39,7 +40,7 @@ def logarithm(z: Tensor, e: Tensor) -> Tensor:
 
 def move(z: Tensor, rows: Tensor, probs: Tensor, fraction: Tensor) -> Tensor:
     """A step of the sampler: a share of the way along the mean tangent vector."""
-    return F.sphere_exp(z, fraction * mean_tangent(z, rows, probs))
+    return F.sphere_exp(z, fraction * mean_tangent(z, rows, Prediction(probs.log())))
 
 
 @given(seeds, st.integers(2, 9), fractions)
@@ -95,7 +96,7 @@ def test_the_samplers_velocity_is_the_definition_in_the_precision_of_the_table(
     probs = torch.softmax(Keys.from_seeds([seed]).normal(3, size, dtype=torch.float64)[0], -1)
     expected = F.sphere_velocity(z, rows, probs)
     for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-5)):
-        found = mean_tangent(z[None], rows.to(dtype), probs[None])[0]
+        found = mean_tangent(z[None], rows.to(dtype), Prediction(probs.log()[None]))[0]
         assert found.dtype is torch.float64
         torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
@@ -108,7 +109,7 @@ def test_the_samplers_velocity_near_a_token(dtype: torch.dtype) -> None:
         angle = math.acos(1 - lack)
         z = math.cos(angle) * e + math.sin(angle) * away
         towards = math.cos(angle + math.pi / 2) * e + math.sin(angle + math.pi / 2) * away
-        found = mean_tangent(z[None, None], e[None].to(dtype), torch.ones(1, 1, 1))[0, 0]
+        found = mean_tangent(z[None, None], e[None].to(dtype), Prediction(torch.zeros(1, 1, 1)))[0, 0]
         tolerance = 1e-6 if dtype is torch.float32 else 1e-9
         torch.testing.assert_close(found, -angle * towards, rtol=0, atol=tolerance)
 

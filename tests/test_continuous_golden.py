@@ -15,6 +15,7 @@ from simplax.nn.langflow import EmbeddingDenoiser
 from simplax.nn.sflm import AlphaTable
 from simplax.processes.embedding import ddim_step
 from simplax.processes.onehot import euler_step
+from simplax.processes.prediction import Prediction
 from simplax.processes.sphere import mean_tangent, step_fraction
 from simplax.processes.vectors import unit
 
@@ -119,8 +120,8 @@ def test_sphere() -> None:
         ],
         1e-10,
     )
-    close(mean_tangent(Z[None], ROWS, P[None])[0], velocity.tolist(), 1e-10)
-    close(mean_tangent(Z[None], ROWS.float(), P[None])[0], velocity.tolist(), 1e-6)
+    close(mean_tangent(Z[None], ROWS, Prediction(P.log()[None]))[0], velocity.tolist(), 1e-10)
+    close(mean_tangent(Z[None], ROWS.float(), Prediction(P.log()[None]))[0], velocity.tolist(), 1e-6)
     fraction = step_fraction(tensor(0.02), tensor(0.05))
     close(fraction, 0.0306122449, 1e-10)
     close(

@@ -11,7 +11,7 @@ from torch import Tensor
 from simplax.random import categorical
 
 _DRAW_ELEMENTS = 2**22  # probabilities alive at once however many positions are drawn
-_BLOCK_ELEMENTS = 2**17  # logits worked on at once: they and a copy of them fit a processor's cache
+_BLOCK_ELEMENTS = 2**17  # logits that each thread works on at once: they and a copy of them fit its cache
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,6 @@ def log_normaliser(logits: Tensor) -> Tensor:
     """logsumexp over the last axis without a copy of all logits, unless a gradient is needed."""
     if logits.requires_grad or logits.device.type != "cpu" or logits.numel() <= _BLOCK_ELEMENTS:
         return torch.logsumexp(logits, dim=-1)
-    few = max(1, _BLOCK_ELEMENTS // logits.shape[-1])
+    few = max(1, _BLOCK_ELEMENTS // logits.shape[-1]) * torch.get_num_threads()
     parts = [torch.logsumexp(part, dim=-1) for part in logits.flatten(0, -2).split(few)]
     return torch.cat(parts).view(logits.shape[:-1])

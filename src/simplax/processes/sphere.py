@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from simplax.functional.continuous import SPHERE_MARGIN, slerp, sphere_exp
+from simplax.processes.prediction import Prediction
 from simplax.processes.vectors import VectorProcess, unit
 from simplax.random import Keys
 
@@ -53,22 +54,29 @@ def step_fraction(alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def mean_tangent(z: Tensor, rows: Tensor, probs: Tensor) -> Tensor:
+def mean_tangent(z: Tensor, rows: Tensor, prediction: Prediction) -> Tensor:
     """`functional.sphere_velocity` at points `z` (batch, length, d) in the precision of `rows`, a few at a time.
 
     With c the cosine to a token and g = angle / sine, the mean is sum_k p_k g_k (e_k - c_k z). g is smooth at c = 1,
-    where the angle itself loses half its digits.
+    where the angle itself loses half its digits. The three scratch tensors are reused: fresh memory would cost more
+    than the arithmetic.
     """
-    count = max(1, SCORES_AT_ONCE // rows.shape[0])
-    flat, weights = z.to(rows.dtype).flatten(0, 1), probs.flatten(0, 1)
-    parts = [_few_tangents(*few, rows) for few in zip(flat.split(count), weights.split(count))]
+    flat, logits = z.to(rows.dtype).flatten(0, 1), prediction.logits.flatten(0, 1)
+    count = min(len(flat), max(1, SCORES_AT_ONCE // len(rows)))
+    scratch = [rows.new_empty(count, len(rows)) for _ in range(3)]
+    parts = [_few_tangents(*few, rows, scratch) for few in zip(flat.split(count), logits.split(count))]
     return torch.cat(parts).view(z.shape).double()
 
 
-def _few_tangents(z: Tensor, probs: Tensor, rows: Tensor) -> Tensor:
-    cosine = (z @ rows.T).clamp_(SPHERE_MARGIN - 1, 1.0)
-    lack = 1 - cosine
-    ratio = torch.acos(cosine).mul_((lack * (1 + cosine)).clamp_(min=SPHERE_MARGIN**2).rsqrt_())
-    ratio = torch.where(lack < NEAR, 1 + lack / 3, ratio).mul_(probs.to(z.dtype))
+def _few_tangents(z: Tensor, logits: Tensor, rows: Tensor, scratch: list[Tensor]) -> Tensor:
+    cosine, ratio, other = (tensor[: len(z)] for tensor in scratch)
+    torch.mm(z, rows.T, out=cosine).clamp_(SPHERE_MARGIN - 1, 1.0)
+    torch.acos(cosine, out=ratio)
+    torch.neg(cosine, out=other).add_(1)
+    other.addcmul_(other, cosine).rsqrt_()  # (1 - c)(1 + c)
+    ratio.mul_(other)
+    if cosine.device.type != "cpu" or cosine.max() > 1 - NEAR:
+        ratio = torch.where(cosine > 1 - NEAR, 1 + (1 - cosine) / 3, ratio)
+    ratio.mul_(torch.softmax(logits, dim=-1, dtype=rows.dtype, out=other))
     mean = ratio @ rows
-    return mean - z * ratio.mul_(cosine).sum(-1, keepdim=True)
+    return mean - z * torch.mul(ratio, cosine, out=other).sum(-1, keepdim=True)

@@ -43,13 +43,14 @@ class GeodesicEuler(VectorSampler):
 
     def target(self, y: Tensor, prediction: Prediction, process: VectorProcess, keys: Keys) -> Tensor:
         """The mean tangent vector from `y` to the tokens."""
-        return mean_tangent(y, process.rows, self._weights(prediction, keys))
+        return mean_tangent(y, process.rows, self._weighted(prediction, keys))
 
-    def _weights(self, prediction: Prediction, keys: Keys) -> Tensor:
+    def _weighted(self, prediction: Prediction, keys: Keys) -> Prediction:
+        """The prediction whose mean is the velocity: all of it, its likeliest tokens, or a single drawn one."""
         if self.top_k is not None and self.top_k < prediction.size:
             least = prediction.logits.topk(self.top_k, dim=-1).values[..., -1:]
             prediction = Prediction(prediction.logits.masked_fill(prediction.logits < least, -torch.inf))
         if not self.draw:
-            return prediction.probs()
+            return prediction
         ids = prediction.draw_all(keys.uniform(prediction.logits.shape[1]))
-        return torch.nn.functional.one_hot(ids, prediction.size)
+        return Prediction(torch.full_like(prediction.logits, -torch.inf).scatter_(-1, ids.unsqueeze(-1), 0.0))
