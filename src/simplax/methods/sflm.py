@@ -46,8 +46,7 @@ class SphereMethod(Method, abc.ABC):
         process, t = self.process(network.denoiser), self.times(context.u)
         z = process.corrupt(batch.tokens, t, context.keys.stream("corrupt"))
         prediction = network(process.clamp(z, batch.tokens, batch.given), t, batch, context)
-        loss = Loss(cross_entropy(prediction, batch.tokens, batch.scored), batch.scored)
-        return replace(loss, observations={"time": t, "loss": loss.per_sequence()})
+        return Loss(cross_entropy(prediction, batch.tokens, batch.scored), batch.scored)
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,11 @@ class SFLMAdaptive(SphereMethod):
         if largest is None:
             largest = truncation_alpha(vocab_size, architecture.width)
         return SphereDenoiser(vocab_size, length, architecture, largest, self.adaptation)
+
+    def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
+        t = self.times(context.u)
+        loss = super().loss(denoiser, batch, context)
+        return replace(loss, observations={"time": t, "loss": loss.per_sequence()})
 
     def after_step(self, denoiser: nn.Module, observations: Mapping[str, Tensor], step: int) -> None:
         cast(SphereDenoiser, inner(denoiser)).learn(observations["time"], observations["loss"], step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -46,30 +46,7 @@ class HybridDenoiser(VectorDenoiser):
     def level(self, t: Tensor) -> Tensor:
         return self.schedule.sigma(t)
 
-    def forward(
-        self,
-        z: Hybrid,
-        t: Tensor,
-        *,
-        given: Tensor | None = None,
-        attend: Tensor | None = None,
-        self_condition: Tensor | None = None,
-        carry: Tensor | None = None,
-        project: bool = True,
-        give_carry: bool = False,
-    ) -> Any:
-        return self._logits(
-            self._mixed(z),
-            t,
-            given,
-            attend,
-            self_condition,
-            carry=carry,
-            project=project,
-            give_carry=give_carry,
-        )
-
-    def _mixed(self, z: Hybrid) -> Tensor:
+    def shown(self, z: Hybrid) -> Tensor:
         vectors = z.vectors.to(self.table.dtype)
         scale = torch.rsqrt(1 + z.sigma**2).to(vectors.dtype).reshape(-1, 1, 1)
         mask = cast(Tensor, unit(self.table[-1]))

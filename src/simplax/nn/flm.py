@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from simplax.functional.continuous import flm_interpolate, flm_knots, flm_slopes
@@ -37,19 +35,3 @@ class OneHotDenoiser(VectorDenoiser):
 
     def level(self, t: Tensor) -> Tensor:
         return 1 - t
-
-    def forward(
-        self,
-        z: Tensor,
-        t: Tensor,
-        *,
-        given: Tensor | None = None,
-        attend: Tensor | None = None,
-        self_condition: Tensor | None = None,
-        carry: Tensor | None = None,
-        project: bool = True,
-        give_carry: bool = False,
-    ) -> Any:
-        return self._logits(
-            z, t, given, attend, self_condition, carry=carry, project=project, give_carry=give_carry
-        )

@@ -73,7 +73,7 @@ class EmbeddingDenoiser(VectorDenoiser):
     def level(self, t: Tensor) -> Tensor:
         return self.gamma(t)
 
-    def forward(
+    def forward(  # type: ignore[override]  # it carries nothing hidden, and its logits have a path of their own
         self,
         z: Tensor,
         t: Tensor,
@@ -85,6 +85,7 @@ class EmbeddingDenoiser(VectorDenoiser):
     ) -> Tensor:
         z = z.to(self.table.dtype)
         previous = torch.zeros_like(z) if self_condition is None else self_condition.to(z.dtype)
-        logits = self._logits(z + self.mixer(torch.cat([z, previous], -1)), t, given, attend)
+        mixed = z + self.mixer(torch.cat([z, previous], -1))
+        logits = self.trunk(mixed, self.level(t), given=given, attend=attend)
         factor = (skip * langflow_skip(self.gamma(t))).to(z.dtype)
         return logits + factor.reshape(-1, 1, 1) * (z @ self.rows().T)

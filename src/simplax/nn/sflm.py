@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -149,22 +148,6 @@ class SphereDenoiser(VectorDenoiser):
         self.adaptive.record(t, loss, step)
         if self.adaptive.due(step + 1):
             self.adaptive.refit(self.noise, step + 1)
-
-    def forward(
-        self,
-        z: Tensor,
-        t: Tensor,
-        *,
-        given: Tensor | None = None,
-        attend: Tensor | None = None,
-        self_condition: Tensor | None = None,
-        carry: Tensor | None = None,
-        project: bool = True,
-        give_carry: bool = False,
-    ) -> Any:
-        return self._logits(
-            z, t, given, attend, self_condition, carry=carry, project=project, give_carry=give_carry
-        )
 
 
 def _even(count: int) -> Tensor:

@@ -95,17 +95,36 @@ class VectorDenoiser(nn.Module, abc.ABC):
     def autocast(self, dtype: torch.dtype | None) -> None:
         self.trunk.autocast = dtype
 
-    def _logits(
+    def shown(self, z: Any) -> Tensor:
+        """The vectors (batch, length, width) that the trunk reads for a state; the state itself unless overridden."""
+        vectors: Tensor = z
+        return vectors
+
+    def previous(self, self_condition: Tensor) -> Tensor:
+        """What the trunk reads of the last prediction: the mean row under probabilities (batch, length, K)."""
+        return self_condition.to(self.table.dtype) @ self.rows()
+
+    def forward(
         self,
-        vectors: Tensor,
+        z: Any,
         t: Tensor,
-        given: Tensor | None,
-        attend: Tensor | None,
+        *,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
         self_condition: Tensor | None = None,
-        **options: Any,
+        carry: Tensor | None = None,
+        project: bool = True,
+        give_carry: bool = False,
     ) -> Any:
-        """The trunk's output; `self_condition` are probabilities (batch, length, K)."""
-        previous = None if self_condition is None else self_condition.to(self.table.dtype) @ self.rows()
+        """The trunk's logits, or what `Denoiser.forward` gives for the other keywords."""
+        previous = None if self_condition is None else self.previous(self_condition)
         return self.trunk(
-            vectors, self.level(t), given=given, attend=attend, self_condition=previous, **options
+            self.shown(z),
+            self.level(t),
+            given=given,
+            attend=attend,
+            self_condition=previous,
+            carry=carry,
+            project=project,
+            give_carry=give_carry,
         )
