@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from simplax.objectives import _fused_function, fused
-from simplax.objectives._fused_function import Head
+from simplax.objectives._fused_function import FusedLoss, Head
+from simplax.objectives._fused_rows import CrossEntropy
 from simplax.objectives.fused import cross_entropy, rate_density
 from simplax.processes.prediction import Prediction, Projection
 from simplax.processes.prior import Prior
@@ -159,6 +160,22 @@ def test_any_upstream_gradient(name: str, everywhere: bool, monkeypatch: pytest.
     uneven = torch.linspace(-1, 2, problem.x.numel(), dtype=torch.float64).view(problem.x.shape)
     agree(problem, name, 1e-10, weights=uneven)
     assert len(sweeps) == 3
+
+
+@pytest.mark.parametrize("weights", [1.0, -0.37, torch.linspace(-1, 2, 15, dtype=torch.float64)])
+def test_positions_that_do_not_count_are_left_out_in_the_same_pass(weights: float | Tensor) -> None:
+    """Devices that would wait to find the positions that count project all, and weight the others by nothing."""
+    problem = Problem()
+    leaves = (problem.features, problem.weight, problem.bias)
+    counted = problem.where.flatten()
+    rows = CrossEntropy(problem.x.flatten(), torch.ones(15, 1, dtype=torch.float64))
+    flat = problem.features.flatten(0, 1)
+    value = FusedLoss.apply(flat, problem.weight, problem.bias, rows, problem.head, True, counted)
+    found = torch.autograd.grad((weights * value).sum(), leaves)
+    plain = cross_entropy(problem.prediction(late=False), problem.x, problem.where).flatten()
+    torch.testing.assert_close(value, plain, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(found, torch.autograd.grad((weights * plain).sum(), leaves)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_backward_twice_through_one_graph() -> None:

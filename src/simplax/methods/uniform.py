@@ -139,10 +139,17 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
         )
 
     def _density(
-        self, prediction: Any, batch: Batch, state: SimplexState, t: Tensor, process: UniformProcess
+        self,
+        prediction: Any,
+        batch: Batch,
+        state: SimplexState,
+        t: Tensor,
+        process: UniformProcess,
+        share: float = 1.0,
     ) -> Tensor:
+        weight = share * self.weight(t)
         return rate_density(
-            prediction, batch.tokens, state, process.alpha(t), self.weight(t), process.prior, batch.scored
+            prediction, batch.tokens, state, process.alpha(t), weight, process.prior, batch.scored
         )
 
     def _rollout_loss(
@@ -172,8 +179,8 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
             if carried is not None:
                 cut = (number + 1) % self.gradient_calls == 0
                 carried = network.carry.where(keep, carried.detach() if cut else carried)
-            total = total + self._density(prediction, batch, state, t, process)
-        return Loss(total / count, batch.scored)
+            total = total + self._density(prediction, batch, state, t, process, share=1 / count)
+        return Loss(total, batch.scored)
 
     def relaxed(self, process: UniformProcess, z: Tensor, x: Tensor, t: Tensor) -> SimplexState:
         """The mean state given z_t and x."""

@@ -34,7 +34,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class FusedLoss(torch.autograd.Function):
-    """Values (n,) of `rows` at the logits of `features` (n, d)."""
+    """Values (n,) of `rows` at the logits of `features` (n, d), zero where `counted` (n,) is False."""
 
     @staticmethod
     def forward(
@@ -45,12 +45,13 @@ class FusedLoss(torch.autograd.Function):
         rows: Rows,
         head: Head,
         differentiate: bool,
+        counted: Tensor | None,
     ) -> Tensor:
         needs = tuple(n and differentiate for n in ctx.needs_input_grad[:3])
-        values, ctx.ready = project_and_reduce(features, weight, bias, rows, head, needs)
-        ctx.save_for_backward(features, weight, bias)
+        values, ctx.ready = project_and_reduce(features, weight, bias, rows, head, needs, counted)
+        ctx.save_for_backward(features, weight, bias, counted)
         ctx.rows, ctx.head, ctx.needs = rows, head, needs
-        return values
+        return values if counted is None else torch.where(counted, values, 0.0)
 
     @staticmethod
     @once_differentiable
@@ -58,19 +59,33 @@ class FusedLoss(torch.autograd.Function):
         ready, ctx.ready = ctx.ready, None  # handed on, so that the parameter can keep it without a copy
         common = _common(upstream)
         if ready is None or common is None:
-            features, weight, bias = ctx.saved_tensors
+            features, weight, bias, counted = ctx.saved_tensors
+            if counted is not None:
+                upstream = torch.where(counted, upstream, 0.0)
             _, ready = project_and_reduce(features, weight, bias, ctx.rows, ctx.head, ctx.needs, upstream)
-        elif common != 1.0:
+        elif common is not _ONE:
             ready = tuple(None if g is None else g.mul_(common) for g in ready)
-        return (*ready, None, None, None)
+        return (*ready, None, None, None, None)
 
 
-def _common(upstream: Tensor) -> float | None:
-    """The one number that all entries equal, or None."""
+_ONE = 1.0
+
+
+def _common(upstream: Tensor) -> Tensor | float | None:
+    """The one number that all entries equal, or None; a device is never waited for.
+
+    The gradient of a sum is one number expanded, which its strides tell. On a CPU the entries are looked at besides.
+    """
     if upstream.numel() == 0:
-        return 1.0
-    low, high = torch.stack(torch.aminmax(upstream)).tolist()
-    return float(low) if low == high else None
+        return _ONE
+    if upstream.stride() == (0,):
+        return upstream[0] if upstream.device.type != "cpu" or upstream[0] != 1 else _ONE
+    if upstream.device.type != "cpu":
+        return None
+    low, high = torch.aminmax(upstream)
+    if low != high:
+        return None
+    return _ONE if low == 1 else low
 
 
 def project_and_reduce(

@@ -81,9 +81,10 @@ def _values(projection: Projection, rows: Callable[[Tensor], Rows], where: Tenso
         rows(index),
         Head(projection.cap, projection.dtype),
         torch.is_grad_enabled(),
+        where.flatten() if everywhere and flat.device.type != "cpu" else None,
     )
     if everywhere:
-        return torch.where(where, values.view(where.shape), 0.0)
+        return values.view(where.shape)
     return torch.zeros_like(flat[:, 0]).index_put((index,), values).view(where.shape)
 
 

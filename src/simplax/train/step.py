@@ -54,9 +54,12 @@ class Objective(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
         """What is reported, what is differentiated, the number of scored tokens, and observations."""
         loss = self.method.loss(self.denoiser, batch, context)
-        value = loss.per_token.sum(dtype=torch.float64)
-        objective = value if loss.auxiliary is None else value + loss.auxiliary
-        return value.detach(), objective, loss.scored.sum(), loss.observations
+        value = loss.per_token.detach().sum(dtype=torch.float64)
+        total = (
+            loss.per_token.sum()
+        )  # not from float64: the cast of its gradient would hide that it is one number
+        objective = total if loss.auxiliary is None else total + loss.auxiliary
+        return value, objective, loss.scored.sum(), loss.observations
 
 
 def micro_batches(
