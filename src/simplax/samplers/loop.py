@@ -16,6 +16,7 @@ from simplax.processes.base import Process
 from simplax.processes.prior import Prior
 from simplax.random import Keys
 from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.guidance import ClassifierFree, Guide, as_guide
 from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
 from simplax.schedules import Schedule
@@ -58,6 +59,8 @@ def sample(
     tokens: Tensor | None = None,
     given: Tensor | None = None,
     attend: Tensor | None = None,
+    labels: Tensor | None = None,
+    guidance: float | Guide | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     trajectory: bool = False,
@@ -69,7 +72,8 @@ def sample(
     for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
     `num_steps` may be left out where the sampler leaves no choice. `vocab_size` counts the data's categories: a mask is
     not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
-    own with `schedule` and `pi` (uniform noise, for those that know several).
+    own with `schedule` and `pi` (uniform noise, for those that know several). `labels` (batch, labels) as in `Batch`
+    go to the network; `guidance` pulls samples towards them, or towards what a classifier says.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
@@ -77,10 +81,21 @@ def sample(
     device = _device(denoiser, tokens)
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
+    guide = as_guide(guidance)
+    _check_guide(guide, sampler, labels)
     setting = Setting(
-        batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi))
+        batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi)), guide
     )
-    network = Chain(denoiser, vocab_size, _transform(temperature, top_p), given, attend, batch)
+    network = Chain(
+        denoiser,
+        vocab_size,
+        _transform(temperature, top_p),
+        given,
+        attend,
+        batch,
+        None if isinstance(guide, ClassifierFree) and guide.strength == 0 else labels,
+        None if guide is None else guide.compares,
+    )
 
     def pinned(state: Any) -> Any:
         return state if tokens is None or given is None else sampler.pin(state, tokens, given)
@@ -141,6 +156,18 @@ def _check_clamped(tokens: Tensor | None, given: Tensor | None, vocab_size: int)
     clamped = torch.where(given, tokens, 0)
     if clamped.is_floating_point() or bool(((clamped < 0) | (clamped >= vocab_size)).any()):
         raise ValueError(f"tokens must hold ids in [0, {vocab_size - 1}] where given is True")
+
+
+def _check_guide(guide: Guide | None, sampler: Sampler[Any], labels: Tensor | None) -> None:
+    if isinstance(guide, ClassifierFree) and labels is None:
+        raise ValueError("classifier-free guidance needs labels: say which")
+    if guide is None or not guide.tilts_steps:
+        return
+    if not sampler.bridges or getattr(sampler, "last", None) is not None:
+        raise ValueError(
+            "a classifier guides samplers of tokens that step through a grid of times to its end, such as Ancestral, "
+            "Simplax, Psi and MaskedAncestral without last: choose one of them"
+        )
 
 
 def _transform(temperature: float, top_p: float) -> LogitTransform:

@@ -44,6 +44,7 @@ class MaskedAncestral(Sampler[MaskedState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (MaskedProcess,)
+    bridges: ClassVar[bool] = True
 
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
@@ -61,6 +62,10 @@ class MaskedAncestral(Sampler[MaskedState]):
         self, state: MaskedState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> MaskedState:
         process: MaskedProcess = setting.process
+        if (
+            setting.guide is not None and setting.guide.tilts_steps
+        ):  # then it also decides which masks are lifted
+            return MaskedState(setting.bridge(state.z, network.read(state.z, t), t, s, keys.stream("guided")))
         where = process.lifted(state.z, t, s, keys.stream("lift"))
         return MaskedState(refill(state.z, where, network, t, keys.stream("fill"), process.fill))
 
