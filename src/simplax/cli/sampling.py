@@ -31,6 +31,38 @@ Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CP
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
 
 
+LabelValues = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(
+        name="label",
+        metavar="NAME=VALUE",
+        help="what sequences should be like; once for each label of the data",
+    ),
+]
+Guidance = Annotated[
+    float | None,
+    tyro.conf.arg(
+        metavar="GAMMA",
+        help="how strongly --label counts: 1 as trained, over 1 more than that, at two network calls per step",
+    ),
+]
+
+
+def read_labels(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """The labels that were typed, if any."""
+    from simplax.errors import UserError
+
+    pairs = [text.partition("=") for text in texts]
+    for name, sign, _ in pairs:
+        if not sign or not name:
+            raise UserError(f"--label takes NAME=VALUE, not {name!r}.")
+    named = {name: value for name, _, value in pairs}
+    if len(named) < len(pairs):
+        raise UserError("every label is given once: leave out the repetition of --label.")
+    return named or None
+
+
 def read_eta(text: str | None) -> float | Concentration | None:
     """The concentration that was typed, if any."""
     from simplax.concentration import parse

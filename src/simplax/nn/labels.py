@@ -6,30 +6,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simplax.nn.transformer import zero_linear
 from simplax.random import Keys
 
 
 class ClassEmbedding(nn.Module):
-    """A learned vector per class, and a last one that says there is no label. Zero at initialisation."""
+    """A learned vector per class, and a last one that says there is no label."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
         self.classes = classes
-        self.weight = nn.Parameter(torch.zeros(classes + 1, width))
+        self.weight = nn.Parameter(torch.randn(classes + 1, width))
 
     def forward(self, values: Tensor) -> Tensor:
         return F.embedding(values.nan_to_num(self.classes).long(), self.weight)
 
 
 class NumberEmbedding(nn.Module):
-    """A small MLP of a standardised number, and a learned vector that says there is none. Zero at initialisation."""
+    """A small MLP of a standardised number, and a learned vector that says there is none."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.inner, self.outer = nn.Linear(1, width), nn.Linear(width, width)
-        self.none = nn.Parameter(torch.zeros(width))
-        for parameter in self.outer.parameters():
-            nn.init.zeros_(parameter)
+        self.none = nn.Parameter(torch.randn(width))
 
     def forward(self, values: Tensor) -> Tensor:
         number = values.nan_to_num(0.0).unsqueeze(-1).to(self.none.dtype)
@@ -39,7 +38,7 @@ class NumberEmbedding(nn.Module):
 
 
 class LabelEmbedding(nn.Module):
-    """The sum (batch, width) of what the labels (batch, labels) of sequences say.
+    """What the labels (batch, labels) of sequences say, as (batch, width): a sum, and a map that starts at zero.
 
     `sizes` has the number of classes of each label, 0 for a number. Not a number stands for no label.
     """
@@ -49,6 +48,8 @@ class LabelEmbedding(nn.Module):
         self.parts = nn.ModuleList(
             ClassEmbedding(size, width) if size else NumberEmbedding(width) for size in sizes
         )
+        # a zero map of vectors that are not: nothing changes at first, and learning to read them starts at once
+        self.map = zero_linear(width, width, bias=False)
 
     def forward(self, labels: Tensor | None, device: torch.device) -> Tensor:
         """One row for the whole batch if no sequence has labels."""
@@ -56,7 +57,9 @@ class LabelEmbedding(nn.Module):
         values = torch.full((1, count), torch.nan, device=device) if labels is None else labels.to(device)
         if values.ndim != 2 or values.shape[1] != count:
             raise ValueError(f"labels must have shape (batch, {count}), not {tuple(values.shape)}.")
-        return torch.stack([part(column) for part, column in zip(self.parts, values.unbind(1))]).sum(0)
+        read = torch.stack([part(column) for part, column in zip(self.parts, values.unbind(1))]).sum(0)
+        said: Tensor = self.map(read)
+        return said
 
 
 def drop_labels(labels: Tensor, share: float, keys: Keys) -> Tensor:

@@ -6,7 +6,7 @@ Weights are read from safetensors only; nothing is ever unpickled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -28,6 +28,7 @@ from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
+from simplax.samplers.guidance import Guide
 from simplax.samplers.loop import sample
 from simplax.train.distributed import pick_device
 
@@ -120,6 +121,8 @@ class Model:
         time_power: float | None = None,
         sampler: Sampler[Any] | None = None,
         lengths: Sequence[int] | Tensor | int | None = None,
+        labels: Mapping[str, Any] | None = None,
+        guidance: float | Guide | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
         progress: Callable[[int], None] | None = None,
@@ -129,8 +132,10 @@ class Model:
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is
-        called with the number of sequences done, those in progress counted by their share of steps.
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `labels` names what
+        the samples should be like, `{"ring": "yes"}`, one value for all or one each, and `guidance` (`ClassifierFree`,
+        a number for short, or `ByClassifier`) says how strongly they are pulled there. `progress` is called with the
+        number of sequences done, those in progress counted by their share of steps.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -144,6 +149,7 @@ class Model:
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         attend = self._attend(lengths, numbers)
+        described = self._labels(labels, num)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
         parts: list[Samples] = []
         order: list[Tensor] = []
@@ -173,6 +179,8 @@ class Model:
                         tokens=None if tokens is None else tokens[rows].to(self.device),
                         given=None if given is None else given[rows].to(self.device),
                         attend=None if attend is None else attend[rows].to(self.device),
+                        labels=None if described is None else described[rows].to(self.device),
+                        guidance=guidance,
                         temperature=defaults.temperature if temperature is None else temperature,
                         top_p=defaults.top_p if top_p is None else top_p,
                         trajectory=trajectory,
@@ -204,12 +212,25 @@ class Model:
             )
         return attend_to(chosen, self.config.task.length)
 
+    def _labels(self, labels: Mapping[str, Any] | Tensor | None, number: int) -> Tensor | None:
+        """(number, labels) as the network reads them."""
+        if labels is None or isinstance(labels, Tensor):
+            return labels
+        if not self.config.architecture.labels:
+            raise UserError(
+                f"{self.config.name} reads no labels: leave them out, or train it on data that has some."
+            )
+        from simplax.data.text.labels import chosen
+
+        return chosen(self.config.task.described_by(), labels, number)
+
     def nll(
         self,
         tokens: Tensor,
         *,
         given: Tensor | None = None,
         attend: Tensor | None = None,
+        labels: Mapping[str, Any] | Tensor | None = None,
         draws: int = 8,
         seed: int = 0,
         batch_size: int = 256,
@@ -218,6 +239,7 @@ class Model:
     ) -> Likelihood:
         """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound.
 
+        `labels` are named as in `sample`, or a tensor of a task's own `Batch`; without them it is that of no label.
         With `carry=False` a network that carries something from call to call is scored without: a bound as well.
         """
         return likelihood.nll(
@@ -226,6 +248,7 @@ class Model:
             tokens,
             given=given,
             attend=attend,
+            labels=self._labels(labels, len(tokens)),
             draws=draws,
             seed=seed,
             batch_size=batch_size,

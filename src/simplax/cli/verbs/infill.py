@@ -10,7 +10,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Eta,
+    Guidance,
+    LabelValues,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -36,6 +46,8 @@ def infill(
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first answer; the others follow")] = 0,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: BatchSize = 256,
@@ -55,7 +67,7 @@ def infill(
         raise UserError('give a text with gaps, as in "four <gap:4> and seven", or --file with one per line.')
     if num < 1:
         raise UserError(f"--num must be at least 1, got {num}.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
     clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
@@ -72,6 +84,8 @@ def infill(
             given=clamped.given,
             eta=concentration,
             time_power=time_power,
+            labels=described,
+            guidance=guidance,
             batch_size=batch_size,
             trajectory=html is not None,
             progress=done,
@@ -99,6 +113,7 @@ def infill(
     facts = record(
         loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
     )
+    facts |= {"labels": described, "guidance": guidance}
     if conditional and not clamped.given.any(-1).all() and loaded.config.unconditional is not None:
         facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))

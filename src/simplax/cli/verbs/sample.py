@@ -11,7 +11,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, TimePower, read_eta
+from simplax.cli.sampling import Eta, Guidance, LabelValues, TimePower, read_eta, read_labels
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -41,6 +41,8 @@ def sample(
         int | None,
         tyro.conf.arg(help="tokens of every sequence, where lengths are known; as in the data if not given"),
     ] = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
@@ -54,7 +56,7 @@ def sample(
 
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(html)
     loaded = from_pretrained(model, weights=weights, device=device)
     prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
@@ -75,6 +77,8 @@ def sample(
             eta=concentration,
             time_power=time_power,
             lengths=lengths,
+            labels=described,
+            guidance=guidance,
             batch_size=batch_size,
             trajectory=html is not None,
             progress=done,
@@ -92,6 +96,7 @@ def sample(
         return
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, sampler, temperature, top_p, given=source, conditional=not free)
+    facts |= {"labels": described, "guidance": guidance}
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 

@@ -8,7 +8,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Eta,
+    Guidance,
+    LabelValues,
+    Seed,
+    Steps,
+    Temperature,
+    read_eta,
+    read_labels,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.cli.verbs.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.io.progress import progress
@@ -24,6 +34,8 @@ def evaluate(
     temperature: Temperature = None,
     top_p: TopP = None,
     eta: Eta = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     seed: Seed = 0,
     data: Data = None,
     batch_size: BatchSize = 64,
@@ -49,7 +61,7 @@ def evaluate(
 
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)
     prepared = human_text(loaded, data)
@@ -65,6 +77,8 @@ def evaluate(
             top_p=top_p,
             seed=seed,
             eta=concentration,
+            labels=described,
+            guidance=guidance,
             batch_size=batch_size,
             progress=done,
         )
@@ -96,6 +110,8 @@ def evaluate(
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if temperature is None else temperature,
         top_p=defaults.top_p if top_p is None else top_p,
+        labels=described,
+        guidance=guidance,
         evaluation="generative",
         measured_with=yardstick.identity,
         result=result,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -25,6 +26,9 @@ def evaluate(
     ] = None,
     draws: Annotated[int, tyro.conf.arg(help="independent draws of time and noise for each")] = 8,
     seed: Annotated[int, tyro.conf.arg(help="of times and noise")] = 0,
+    no_labels: Annotated[
+        bool, tyro.conf.arg(help="do not show the network the labels of the sequences")
+    ] = False,
     batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
     out: Out = None,
     weights: Weights = "auto",
@@ -33,7 +37,8 @@ def evaluate(
 ) -> None:
     """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
 
-    For models of text it is also given per character of the scored text, special symbols not counted.
+    A network that reads labels reads those of the data, or none with --no-labels. For models of text it is also given
+    per character of the scored text, special symbols not counted.
     """
     import time
 
@@ -43,6 +48,9 @@ def evaluate(
     check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)
     batch = loaded.config.task.held_out_batch(num)
+    reads = bool(loaded.config.architecture.labels) and not no_labels
+    if not reads:
+        batch = replace(batch, labels=None)
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
     with progress("likelihood", rounds * len(batch.tokens)) as done:
@@ -50,6 +58,7 @@ def evaluate(
             batch.tokens,
             given=batch.given,
             attend=batch.attend,
+            labels=batch.labels,
             draws=draws,
             seed=seed,
             batch_size=batch_size,
@@ -69,6 +78,7 @@ def evaluate(
         "scored_tokens": value.scored_tokens,
         "characters": characters,
         "draws": value.draws,
+        "labels": [label.name for label in loaded.config.task.described_by()] if reads else None,
         "data_entropy": loaded.config.task.entropy(),
     }
     seconds = time.perf_counter() - start

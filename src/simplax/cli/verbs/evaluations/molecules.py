@@ -11,7 +11,18 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Eta,
+    Guidance,
+    LabelValues,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -58,6 +69,8 @@ def evaluate(
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     eta: Eta = None,
     time_power: TimePower = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     seed: Seed = 0,
     batch_size: BatchSize = 256,
     workers: Annotated[int, tyro.conf.arg(help="processes that compute properties; changes speed only")] = 1,
@@ -103,7 +116,7 @@ def evaluate(
     else:
         options = {
             "num_steps": steps, "temperature": temperature, "top_p": top_p, "eta": read_eta(eta),
-            "time_power": time_power, "batch_size": batch_size,
+            "time_power": time_power, "batch_size": batch_size, "labels": read_labels(labels), "guidance": guidance,
         }  # fmt: skip
         loaded, data = _load(model, weights, device, reference)
         strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
@@ -164,7 +177,9 @@ def _draw(
         held = task.held_out_batch(min(_HELD_OUT, len(source)))
         draws = 1 if model.method.exact_likelihood else _DRAWS
         with progress("likelihood", draws * len(held.tokens)) as done:
-            value = model.nll(held.tokens, draws=draws, batch_size=options["batch_size"], progress=done)
+            value = model.nll(
+                held.tokens, labels=held.labels, draws=draws, batch_size=options["batch_size"], progress=done
+            )
         # never only per position: padding is easy, and there may be any amount of it
         facts["nats_per_molecule"] = float(value.per_sequence.mean())
         facts["nats_per_molecule_kind"] = "exact" if value.exact else "upper bound"
@@ -177,6 +192,8 @@ def _draw(
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if options["temperature"] is None else options["temperature"],
         top_p=defaults.top_p if options["top_p"] is None else options["top_p"],
+        labels=options["labels"],
+        guidance=options["guidance"],
     )
     return task.text(drawn.tokens.cpu()), facts, record
 
