@@ -28,6 +28,7 @@ from simplax.random import Keys
 from simplax.recipes.launch import launch
 from simplax.recipes.own import own_data
 from simplax.samplers import LeftToRight
+from simplax.train.resume import put
 from simplax.train.step import Objective
 from simplax.typing import Batch, StepContext
 
@@ -286,6 +287,18 @@ def test_a_network_for_other_labels_is_refused(data: Path, tmp_path: Path) -> No
         launch(wrong, tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match="label_dropout"):
         replace(config.architecture, label_dropout=1.0)
+
+
+@pytest.mark.parametrize("name", ["udlm", "langflow"])
+def test_a_network_with_labels_starts_from_one_without(name: str) -> None:
+    method = METHODS[name]()
+    plain, labelled = stirred(built(method, PLAIN)), built(method, LABELLED, seed=9).eval()
+    put(labelled.state_dict(), plain.state_dict(), labelled)
+    torch.testing.assert_close(
+        value(method, labelled, SOME), value(method, plain, None), rtol=1e-4, atol=1e-5
+    )
+    with pytest.raises(UserError, match="another architecture"):
+        put(plain.state_dict(), labelled.state_dict(), plain)
 
 
 @pytest.mark.slow
