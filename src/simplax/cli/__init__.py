@@ -40,6 +40,8 @@ GROUPS: dict[str, str] = {
     "Use a model": "sample infill export",
     "Measure and compare": "evaluate frontier compare sweep figure bench",
 }
+# verbs whose work is divided among the processes that torchrun starts
+TOGETHER = frozenset({"sample", "infill", "solve", "evaluate", "frontier", "sweep"})
 INTERRUPTED = 130
 
 
@@ -89,7 +91,13 @@ def _dispatch(arguments: list[str]) -> Any:
     if verb not in VERBS:
         kind = "option" if verb.startswith("-") else "command"
         raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
-    return entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")(rest)
+    run = entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")
+    if verb not in TOGETHER or os.environ.get("WORLD_SIZE", "1") == "1":
+        return run(rest)
+    from simplax.io.sharding import together
+
+    with together():
+        return run(rest)
 
 
 def entry(module: str, name: str) -> Callable[..., Any]:
@@ -130,5 +138,7 @@ def _status(result: Any) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"simplax: {' '.join(message.split())}", file=sys.stderr)
+    sharding = sys.modules.get("simplax.io.sharding")  # not imported: then this process is alone
+    if sharding is None or sharding.speaks():
+        print(f"simplax: {' '.join(message.split())}", file=sys.stderr)
     return status
