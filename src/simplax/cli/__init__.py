@@ -51,6 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):  # closed by the caller: what would be printed there is dropped
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if not _shares(arguments):
+        return _answer(arguments)
+    from simplax.io.sharding import together
+
+    with together():
+        status = _answer(arguments)
+        sys.stdout.flush()  # before anybody leaves: torchrun ends all as soon as one fails
+        return status
+
+
+def _shares(arguments: list[str]) -> bool:
+    """Whether the work is divided among processes that torchrun started."""
+    words = arguments[1:] if arguments[:1] == ["--"] else arguments
+    return os.environ.get("WORLD_SIZE", "1") != "1" and bool(words) and words[0] in TOGETHER
+
+
+def _answer(arguments: list[str]) -> int:
     try:
         return _status(_dispatch(arguments))
     except SystemExit as stop:
@@ -92,11 +109,11 @@ def _dispatch(arguments: list[str]) -> Any:
         kind = "option" if verb.startswith("-") else "command"
         raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
     run = entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")
-    if verb not in TOGETHER or os.environ.get("WORLD_SIZE", "1") == "1":
+    if not _shares(arguments):
         return run(rest)
-    from simplax.io.sharding import together
+    from simplax.io.sharding import current
 
-    with together():
+    with current().failing_together():
         return run(rest)
 
 

@@ -29,8 +29,10 @@ _PATIENCE = timedelta(days=30)
 class Processes:
     """Those that work together, and which of them we are. `map` and `on_first` are collective: all call them."""
 
-    def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
-        self.rank, self.size, self._group = rank, size, group
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+        self.group: Any = None
+        """What is talked through: the one group there is if None."""
         self.failed = False
 
     @property
@@ -50,7 +52,7 @@ class Processes:
             error = failure
         self.agree(error)
         parts: list[Any] = [None] * self.size
-        dist.all_gather_object(parts, own, group=self._group)
+        dist.all_gather_object(parts, own, group=self.group)
         return [parts[item % self.size][item // self.size] for item in range(number)]
 
     def on_first(self, action: Callable[[], T]) -> T:
@@ -66,7 +68,7 @@ class Processes:
             except Exception as failure:
                 error = failure
         self.agree(error)
-        dist.broadcast_object_list(message, src=0, group=self._group, device=torch.device("cpu"))
+        dist.broadcast_object_list(message, src=0, group=self.group, device=torch.device("cpu"))
         result: T = message[0]
         return result
 
@@ -76,6 +78,16 @@ class Processes:
             return lambda done: None
         return lambda done: progress(min(total, done * self.size))
 
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """What fails in one process inside, fails in all of them."""
+        try:
+            yield
+        except Exception as error:
+            if not self.failed:
+                self.agree(error)
+            raise
+
     def agree(self, error: Exception | None) -> None:
         """Go on together, or raise in every process what went wrong in one."""
         if self.size == 1:
@@ -83,7 +95,7 @@ class Processes:
                 raise error
             return
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, None if error is None else portable(error), group=self._group)
+        dist.all_gather_object(found, None if error is None else portable(error), group=self.group)
         first = next((one for one in found if one is not None), None)
         if first is None:
             return
@@ -133,28 +145,33 @@ def together() -> Iterator[Processes]:
         yield current()
         return
     joined = dist.is_initialized()
-    if joined:
-        group = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    else:
-        dist.init_process_group("gloo", timeout=_PATIENCE)
-        group = dist.group.WORLD
+    if not joined:
+        join("gloo", timeout=_PATIENCE)
     before = _state.current
-    _state.current = processes = Processes(dist.get_rank(), dist.get_world_size(), group)
+    _state.current = processes = Processes(dist.get_rank(), dist.get_world_size())
+    if joined:  # the group that is there may be one of GPUs
+        processes.group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     try:
-        yield processes
-    except Exception as error:
-        if not processes.failed:
-            processes.agree(error)
-        raise
-    except SystemExit:  # as after --help, which all of them were asked for
-        processes.agree(None)
-        raise
-    else:
-        processes.agree(None)
+        with processes.failing_together():
+            yield processes
+        processes.agree(None)  # who leaves while others still talk can abort them
     finally:
         _state.current = before
-        if not joined:
-            dist.destroy_process_group()
+        # nobody may hold a group that is gone, also not through a traceback: its threads would abort the process
+        group, processes.group = processes.group, None
+        dist.destroy_process_group(group)
+        del group
+
+
+def join(backend: str, **options: Any) -> None:
+    """`dist.init_process_group`, whose group can be destroyed again.
+
+    The functions of torch.distributed.nn have the group there is as a default argument, if they are imported when there
+    is one; then it outlives its end, and its threads abort the process at exit.
+    """
+    import torch.distributed.nn.functional  # noqa: F401
+
+    dist.init_process_group(backend, **options)
 
 
 def portable(error: Exception) -> Exception:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.io.sharding import portable
+from simplax.io.sharding import join, portable
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ def connect(device: str = "auto") -> Iterator[World]:
         return
     joined = dist.is_initialized()
     if not joined:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+        join("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
     together = True
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)
