@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -28,7 +28,13 @@ TimePower = Annotated[
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
-BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
+Dtype = Annotated[
+    Literal["float32", "tf32", "bfloat16", "auto"],
+    tyro.conf.arg(help="of the network; auto: bfloat16 on a GPU that has it. Draws are float64 in any case"),
+]
+BatchSize = Annotated[
+    int | Literal["auto"], tyro.conf.arg(metavar="N|auto", help="changes speed only; auto goes by memory")
+]
 
 
 def read_eta(text: str | None) -> float | Concentration | None:

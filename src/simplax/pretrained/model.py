@@ -25,6 +25,7 @@ from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
 from simplax.pretrained import hub
+from simplax.pretrained.numerics import Dtype, Numerics, prepare
 from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
@@ -51,6 +52,7 @@ class Model:
     config: RunConfig
     origin: dict[str, Any] = field(default_factory=dict)
     home: Path | None = None
+    numerics: Numerics = field(default_factory=Numerics)
 
     @property
     def method(self) -> Method:
@@ -62,6 +64,8 @@ class Model:
 
     @property
     def dtype(self) -> str:
+        if self.numerics.tf32:
+            return "tf32"
         return str(getattr(self.denoiser, "autocast", None) or torch.float32).removeprefix("torch.")
 
     @cached_property
@@ -185,7 +189,8 @@ class Model:
             finished += len(rows)
             return drawn if processes.size == 1 else moved(drawn, "cpu")
 
-        parts = processes.map(draw, len(batches))
+        with self.numerics.applied():
+            parts = processes.map(draw, len(batches))
         whole = _in_order(join(parts), torch.cat([rows for _, rows in batches]))
         return whole if processes.size == 1 else moved(whole, self.device)
 
@@ -228,18 +233,19 @@ class Model:
 
         With `carry=False` a network that carries something from call to call is scored without: a bound as well.
         """
-        return likelihood.nll(
-            self.method,
-            self.denoiser.eval(),
-            tokens,
-            given=given,
-            attend=attend,
-            draws=draws,
-            seed=seed,
-            batch_size=batch_size,
-            carry=carry,
-            progress=progress,
-        )
+        with self.numerics.applied():
+            return likelihood.nll(
+                self.method,
+                self.denoiser.eval(),
+                tokens,
+                given=given,
+                attend=attend,
+                draws=draws,
+                seed=seed,
+                batch_size=batch_size,
+                carry=carry,
+                progress=progress,
+            )
 
     def push_to_hub(self, name: str, *, private: bool = False, licence: str | None = None) -> str:
         """Put the model on the Hugging Face hub as `org/name`, with a card; where it is to be seen."""
@@ -276,6 +282,8 @@ def from_pretrained(
     weights: Weights = "auto",
     device: str = "auto",
     revision: str | None = None,
+    dtype: Dtype | torch.dtype | None = None,
+    compile: bool = False,
 ) -> Model:
     """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), in an exported
     directory, or on the hub (`org/name`, at a branch, tag or commit if `revision` says one).
@@ -284,6 +292,10 @@ def from_pretrained(
 
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
     there is.
+
+    `dtype` is what the network computes in: float32, `bfloat16`, `tf32` on a GPU, or `auto` (bfloat16 on a GPU that has
+    it). What is drawn from its predictions is drawn in float64 all the same. `compile` compiles the network at its first
+    call.
     """
     stored = locate(find(path_or_name, revision), weights)
     config = stored.config
@@ -299,7 +311,8 @@ def from_pretrained(
         origin["revision"] = stored.home.name
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
-    return Model(denoiser.to(place(device)).eval(), config, origin, stored.home)
+    denoiser = denoiser.to(place(device)).eval()
+    return Model(denoiser, config, origin, stored.home, prepare(denoiser, dtype, compile))
 
 
 def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:

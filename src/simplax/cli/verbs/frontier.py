@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import tyro
 
 from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Seed, read_eta
+from simplax.cli.sampling import BatchSize, Compile, Dtype, Eta, Seed, read_eta
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ def frontier(
     eta: Eta = None,
     top_p: TopP = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 64,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
@@ -96,7 +99,7 @@ def frontier(
     from simplax.viz.figures import pyplot
 
     chosen = choose(protocol, temperatures, steps, num)
-    if batch_size < 1:
+    if batch_size != "auto" and batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
@@ -104,7 +107,7 @@ def frontier(
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
-        models, chosen, data, seed, read_eta(eta), top_p, weights, device
+        models, chosen, data, seed, read_eta(eta), top_p, _loading(weights, device, dtype, compile)
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
@@ -166,24 +169,21 @@ def _entrants(
     seed: int,
     eta: Any,
     top_p: float | None,
-    weights: Any,
-    device: str,
+    load: Callable[[str], Any],
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
     from simplax.evaluate.frontier.runner import Entrant
-    from simplax.pretrained.model import from_pretrained
 
     if not models:
         raise UserError("name at least one model.")
     entrants, described = [], []
     prepared: Prepared | None = None
     for name, label in zip(models, labels(models)):
-        model = from_pretrained(name, weights=weights, device=device)
+        model = load(name)
         prepared = human_text(model, data) if prepared is None else prepared
         check(model, prepared, label)
-        load = _loader(name, weights, device)
-        entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
+        entrants.append(Entrant(partial(load, name), jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
     if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
         raise UserError("these models have different top-p by default: choose one for all with --top-p.")
@@ -191,10 +191,10 @@ def _entrants(
     return entrants, prepared, described
 
 
-def _loader(name: str, weights: Any, device: str) -> Callable[[], Any]:
+def _loading(weights: Any, device: str, dtype: Any, compile: bool) -> Callable[[str], Any]:
     from simplax.pretrained.model import from_pretrained
 
-    return lambda: from_pretrained(name, weights=weights, device=device)
+    return lambda name: from_pretrained(name, weights=weights, device=device, dtype=dtype, compile=compile)
 
 
 def human_text(model: Any, data: Path | None) -> Prepared:

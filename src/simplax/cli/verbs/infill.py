@@ -10,7 +10,16 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -38,7 +47,9 @@ def infill(
     seed: Annotated[int, tyro.conf.arg(help="of the first answer; the others follow")] = 0,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -48,6 +59,7 @@ def infill(
     from simplax.cli.verbs.sample import print_rows, record
     from simplax.config.run import encode
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import infilling
 
     prompts = [*texts, *(_lines(file) if file is not None else ())]
@@ -57,7 +69,7 @@ def infill(
         raise UserError(f"--num must be at least 1, got {num}.")
     concentration = read_eta(eta)
     check_targets(html)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
     conditional = bool(clamped.given.any())  # a text may be all gap
     sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
@@ -72,7 +84,7 @@ def infill(
             given=clamped.given,
             eta=concentration,
             time_power=time_power,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(clamped.tokens)),
             trajectory=html is not None,
             progress=done,
         )

@@ -11,7 +11,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, TimePower, read_eta
+from simplax.cli.sampling import BatchSize, Compile, Dtype, Eta, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -43,20 +43,23 @@ def sample(
     ] = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. Options that are not given have the model's own default."""
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import prompts
 
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
     concentration = read_eta(eta)
     check_targets(html)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
     clamped: Any = loaded.config.task.held_out_batch(num) if given else prompted
     free = clamped is None or not bool(clamped.given.any())
@@ -75,7 +78,7 @@ def sample(
             eta=concentration,
             time_power=time_power,
             lengths=lengths,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, num),
             trajectory=html is not None,
             progress=done,
         )

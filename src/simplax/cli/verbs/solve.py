@@ -10,7 +10,7 @@ import tyro
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import BatchSize, Dtype, Eta, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -46,7 +46,8 @@ def solve(
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -63,11 +64,12 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = load_solver(model, weights, device)
+    loaded = load_solver(model, weights, device, dtype)
 
     import numpy as np
 
     from simplax.evaluate.answers import answer, noise_seeds
+    from simplax.pretrained.numerics import batch_size_for
 
     boards = np.stack([each.board for each in parsed])
     seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(parsed)), attempt)]
@@ -80,7 +82,7 @@ def solve(
             eta=concentration,
             time_power=time_power,
             temperature=temperature,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(seeds)),
             trajectory=html is not None,
             progress=done,
         )

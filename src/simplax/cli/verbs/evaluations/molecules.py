@@ -11,7 +11,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -59,7 +69,9 @@ def evaluate(
     eta: Eta = None,
     time_power: TimePower = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     workers: Annotated[int, tyro.conf.arg(help="processes that compute properties; changes speed only")] = 1,
     samples: Annotated[Path | None, tyro.conf.arg(help="file for the strings, one per line")] = None,
     figures: Annotated[Path | None, tyro.conf.arg(help="directory for pictures of the strings")] = None,
@@ -102,12 +114,15 @@ def evaluate(
         record = _file_record(Path(model))
         data = reference or "moses"
     else:
-        options = {
+        from simplax.pretrained.numerics import batch_size_for
+
+        options: dict[str, Any] = {
             "num_steps": steps, "temperature": temperature, "top_p": top_p, "eta": read_eta(eta),
-            "time_power": time_power, "batch_size": batch_size,
-        }  # fmt: skip
-        loaded, data = _load(model, weights, device, reference)
-        strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
+            "time_power": time_power, }  # fmt: skip
+        loaded, data = _load(model, weights, device, reference, dtype, compile)
+        number = 30_000 if num is None else num
+        options["batch_size"] = batch_size_for(loaded, batch_size, number)
+        strings, facts, record = _draw(loaded, number, seed, options)
 
     def finish() -> None:
         if samples is not None:
@@ -134,11 +149,13 @@ def evaluate(
     current().on_first(finish)  # several processes share the drawing; the chemistry has --workers
 
 
-def _load(model: str, weights: Any, device: str, reference: str | None) -> tuple[Model, str]:
+def _load(
+    model: str, weights: Any, device: str, reference: str | None, dtype: Any, compile: bool
+) -> tuple[Model, str]:
     from simplax.evaluate.molecules.strings import molecules_task
     from simplax.pretrained.model import from_pretrained
 
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     return loaded, reference or molecules_task(loaded).dataset
 
 

@@ -9,7 +9,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -44,7 +54,8 @@ def evaluate(
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
@@ -62,10 +73,12 @@ def evaluate(
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype)
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     task = sudoku_task(loaded)
     counts = clues if clues is not None else _all_counts(task, puzzles)
     if not counts:
@@ -81,7 +94,7 @@ def evaluate(
         for c in counts
     ]
     if compile:
-        loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
+        loaded = compiled(loaded, [len(chosen) for chosen in sets], size_of_batch)
     scores: list[Score] = []
     written: str | None = None
     record: dict[str, Any] = {}
@@ -97,7 +110,7 @@ def evaluate(
                 time_power=time_power,
                 temperature=temperature,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=done,
             )
         scores.append(score)
