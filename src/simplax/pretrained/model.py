@@ -294,8 +294,8 @@ def from_pretrained(
     there is.
 
     `dtype` is what the network computes in: float32, `bfloat16`, `tf32` on a GPU, or `auto` (bfloat16 on a GPU that has
-    it). What is drawn from its predictions is drawn in float64 all the same. `compile` compiles the network at its first
-    call.
+    it). What is drawn from its predictions is drawn in float64 all the same. `compile` compiles the network when it is
+    first called.
     """
     stored = locate(find(path_or_name, revision), weights)
     config = stored.config
