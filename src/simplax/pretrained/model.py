@@ -21,6 +21,7 @@ from simplax.config.run import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError, nearest
 from simplax.io.files import sha256, whole_directory, write_tensors
 from simplax.io.manifest import environment, write
+from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
 from simplax.pretrained import hub
@@ -29,6 +30,7 @@ from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
 from simplax.samplers.loop import sample
+from simplax.samplers.transfer import moved
 from simplax.train.distributed import pick_device
 
 if TYPE_CHECKING:
@@ -138,48 +140,54 @@ class Model:
             )
         if sampler is not None and (eta is not None or time_power is not None):
             raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
-        numbers = seeds_for(seeds, num)
+        numbers = current().on_first(lambda: seeds_for(seeds, num))  # fresh seeds are those of all
         shape = (num, self.config.task.length)
         for name, value in (("tokens", tokens), ("given", given)):
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         attend = self._attend(lengths, numbers)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
-        parts: list[Samples] = []
-        order: list[Tensor] = []
-        for conditional in (True, False):
-            if not bool((held == conditional).any()):
-                continue
-            defaults = self.defaults(conditional=conditional)
-            chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
+        samplers = {
+            conditional: sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
+            for conditional in set(held.tolist())
+        }
+        for chosen in samplers.values():
             self.method.check_sampler(chosen)
+        batches = [
+            (conditional, rows)
+            for conditional in sorted(samplers, reverse=True)
+            for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size)
+        ]
+        processes, finished = current(), 0
+        tell = None if progress is None else processes.counting(progress, num)
+
+        def draw(number: int) -> Samples:
+            nonlocal finished
+            conditional, rows = batches[number]
+            defaults, chosen = self.defaults(conditional=conditional), samplers[conditional]
             own_steps = chosen.steps_for(self.config.task.length) is not None
-            for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
-                tell = (
-                    None
-                    if progress is None
-                    else _share(progress, sum(len(done) for done in order), len(rows))
-                )
-                order.append(rows)
-                parts.append(
-                    sample(
-                        self.denoiser.eval(),
-                        (len(rows), self.config.task.length),
-                        sampler=chosen,
-                        process=self.method.process(self.denoiser),
-                        num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
-                        vocab_size=self.config.task.vocab_size,
-                        seeds=numbers[rows],
-                        tokens=None if tokens is None else tokens[rows].to(self.device),
-                        given=None if given is None else given[rows].to(self.device),
-                        attend=None if attend is None else attend[rows].to(self.device),
-                        temperature=defaults.temperature if temperature is None else temperature,
-                        top_p=defaults.top_p if top_p is None else top_p,
-                        trajectory=trajectory,
-                        progress=tell,
-                    )
-                )
-        return _in_order(join(parts), torch.cat(order))
+            drawn = sample(
+                self.denoiser.eval(),
+                (len(rows), self.config.task.length),
+                sampler=chosen,
+                process=self.method.process(self.denoiser),
+                num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
+                vocab_size=self.config.task.vocab_size,
+                seeds=numbers[rows],
+                tokens=None if tokens is None else tokens[rows].to(self.device),
+                given=None if given is None else given[rows].to(self.device),
+                attend=None if attend is None else attend[rows].to(self.device),
+                temperature=defaults.temperature if temperature is None else temperature,
+                top_p=defaults.top_p if top_p is None else top_p,
+                trajectory=trajectory,
+                progress=None if tell is None else _share(tell, finished, len(rows)),
+            )
+            finished += len(rows)
+            return drawn if processes.size == 1 else moved(drawn, "cpu")
+
+        parts = processes.map(draw, len(batches))
+        whole = _in_order(join(parts), torch.cat([rows for _, rows in batches]))
+        return whole if processes.size == 1 else moved(whole, self.device)
 
     def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
         """Which positions are not padding, for models of sequences with known lengths."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit, say, table
+from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.sampling import BatchSize, Eta, Seed, read_eta
 from simplax.errors import UserError
@@ -70,6 +70,10 @@ def frontier(
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
+    leave: Annotated[
+        bool,
+        tyro.conf.arg(help="end when other processes are at all that is left, instead of waiting for them"),
+    ] = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -77,7 +81,8 @@ def frontier(
     """Perplexity against entropy as temperature changes, for any models of one corpus, read at the data's entropy.
 
     Human text and degenerate texts with low perplexity are measured beside them. Running the same command
-    again resumes it: every point is stored under the hash of all settings that decide it.
+    again resumes it: every point is stored under the hash of all settings that decide it. Running it several times at
+    once, on one machine or several, shares the points among them.
     """
     from simplax.evaluate.frontier.matches import matches
     from simplax.evaluate.frontier.protocol import choose
@@ -87,6 +92,7 @@ def frontier(
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
     from simplax.io.manifest import environment
+    from simplax.io.sharding import current
     from simplax.viz.figures import pyplot
 
     chosen = choose(protocol, temperatures, steps, num)
@@ -103,7 +109,13 @@ def frontier(
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
     with _watching() as watch:
-        rows = Runner(entrants, yardstick, Store(out), watch, batch_size).run()
+        rows = Runner(
+            entrants, yardstick, Store(out), watch, batch_size, wait=not leave, waiting=_Waiting()
+        ).run()
+    if rows is None:
+        words = "other processes are at the points that are left: the last of them writes the report"
+        emit(json, {"complete": False, "out": str(out)}, lambda: words)
+        return
     found = matches(rows, seed)
     setting = _sentence(chosen, prepared.length, seed)
     record = {
@@ -127,8 +139,24 @@ def frontier(
             "matches": found,
         },
     }
-    written = write_study(out, record, rows, found, scorer=judge.name, setting=setting)
+    written = current().on_first(
+        lambda: write_study(out, record, rows, found, scorer=judge.name, setting=setting)
+    )
     emit(json, {**record, "written": written}, lambda: _shown(rows, found, judge.name, setting, written))
+
+
+class _Waiting:
+    """Says once who is waited for, and again when that changes."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    def __call__(self, others: dict[str, str]) -> None:
+        who = set(others.values())
+        if who != self.said:
+            self.said = who
+            what = "1 point that is" if len(others) == 1 else f"{len(others)} points that are"
+            say(f"waiting for {what} being made by {', '.join(sorted(who))}")
 
 
 def _entrants(
@@ -227,7 +255,7 @@ def rich_table(one: Table) -> Any:
 @contextmanager
 def _watching() -> Iterator[Callable[[Event], None]]:
     """A bar with the rate and the time left for people, a line per finished set for log files."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not first_process():
         yield _log
         return
     from rich.console import Console

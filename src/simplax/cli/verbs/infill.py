@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
@@ -91,7 +91,8 @@ def infill(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, clamped.given, clamped.stops)
+        if first_process():
+            write_page(html, loaded, drawn, clamped.given, clamped.stops)
         say(f"the denoising is in {html}")
     if format == "jsonl" and not json:
         print_rows(rows)

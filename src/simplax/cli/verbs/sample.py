@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import Eta, TimePower, read_eta
 from simplax.errors import UserError
@@ -82,7 +82,8 @@ def sample(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, None if clamped is None else clamped.given)
+        if first_process():
+            write_page(html, loaded, drawn, None if clamped is None else clamped.given)
         say(f"the denoising is in {html}")
     texts = loaded.decode(drawn.tokens.cpu(), drawn.lengths)
     columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
@@ -96,8 +97,8 @@ def sample(
 
 
 def print_rows(rows: Iterable[dict[str, Any]]) -> None:
-    """One JSON object per line."""
-    for row in rows:
+    """One JSON object per line; first process only."""
+    for row in rows if first_process() else ():
         print(json_module.dumps(row, ensure_ascii=False))
 
 

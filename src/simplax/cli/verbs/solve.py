@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
 from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
@@ -88,7 +88,8 @@ def solve(
     # argmax finds the first valid attempt, or the first of all if none is valid
     shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
     if html is not None:
-        _write_page(html, parsed, answers, shown)
+        if first_process():
+            _write_page(html, parsed, answers, shown)
         say(f"the denoising is in {html}")
     rows = [
         {
@@ -126,6 +127,7 @@ def _shown(parsed: list[Puzzle], answers: Answers, shown: np.ndarray, solved: np
 
 
 def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
+    from simplax.io.files import write_text
     from simplax.viz.denoising import Episode, denoising_page
 
     assert answers.frames is not None
@@ -139,4 +141,4 @@ def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.nd
         for number, (each, row) in enumerate(zip(parsed, shown), 1)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(denoising_page(episodes), encoding="utf-8")
+    write_text(path, denoising_page(episodes))

@@ -59,6 +59,7 @@ def sweep(
     from simplax.evaluate import sudoku
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.io.manifest import write
+    from simplax.io.sharding import current
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
     from simplax.viz.figures import pyplot
@@ -113,8 +114,9 @@ def sweep(
             )
             record["complete"] = len(points) == len(grid)
             # after every point: who stops a long sweep keeps what was measured
-            written = str(write(files[0], record))
-    figures = draw_sweep(points, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")
+            written = current().on_first(lambda: str(write(files[0], record)))
+    title = f"{loaded.config.name}: {num} puzzles per point"
+    figures = current().on_first(lambda: draw_sweep(points, files[1:], title=title))
     emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
 
 

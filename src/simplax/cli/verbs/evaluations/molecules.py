@@ -80,6 +80,7 @@ def evaluate(
     from simplax.evaluate.molecules.measure import measure
     from simplax.evaluate.molecules.references import references
     from simplax.io.files import write_text
+    from simplax.io.sharding import current
 
     for name, value, least in (("number", num, 1), ("workers", workers, 1), ("controls", controls, 0)):
         if value is not None and value < least:
@@ -107,26 +108,30 @@ def evaluate(
         }  # fmt: skip
         loaded, data = _load(model, weights, device, reference)
         strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
-    if samples is not None:
-        write_text(samples, "".join(f"{text}\n" for text in strings))
-    with _stages() as stage:
-        against = references(data, workers=workers, progress=stage)
-    with _stages() as stage:
-        own = measure(strings, against, workers=workers, progress=stage)
-    beside: dict[str, Any] = {}
-    if floor == "measured" and own.num_valid > 0:
-        with _stages("floor: ") as stage:
-            beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
-    if controls:
-        beside["controls"] = _controls(against, controls, workers)
-    result = {**own.to_json(), **facts, "reference": data, **beside}
-    record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
-    if figures is not None:
-        from simplax.viz.molecules import draw_evaluation
 
-        record["figures"] = draw_evaluation(figures, strings, own, against)
-    written = keep(record, "molecules", model, out)
-    emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+    def finish() -> None:
+        if samples is not None:
+            write_text(samples, "".join(f"{text}\n" for text in strings))
+        with _stages() as stage:
+            against = references(data, workers=workers, progress=stage)
+        with _stages() as stage:
+            own = measure(strings, against, workers=workers, progress=stage)
+        beside: dict[str, Any] = {}
+        if floor == "measured" and own.num_valid > 0:
+            with _stages("floor: ") as stage:
+                beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
+        if controls:
+            beside["controls"] = _controls(against, controls, workers)
+        result = {**own.to_json(), **facts, "reference": data, **beside}
+        record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
+        if figures is not None:
+            from simplax.viz.molecules import draw_evaluation
+
+            record["figures"] = draw_evaluation(figures, strings, own, against)
+        written = keep(record, "molecules", model, out)
+        emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+
+    current().on_first(finish)  # several processes share the drawing; the chemistry has --workers
 
 
 def _load(model: str, weights: Any, device: str, reference: str | None) -> tuple[Model, str]:

@@ -83,6 +83,7 @@ def evaluate(
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
     scores: list[Score] = []
+    written: str | None = None
     record: dict[str, Any] = {}
     for count, chosen in zip(counts, sets):
         with progress(f"{count} clues", len(chosen)) as done:
@@ -121,7 +122,7 @@ def evaluate(
         )
         record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
-        written = keep(record, "sudoku", model, out)
+        written = keep(record, "sudoku", model, out, written)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
