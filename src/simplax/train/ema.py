@@ -13,7 +13,7 @@ from simplax.train.sharded import local
 
 
 class EMA:
-    """A float32 shadow of every parameter: `shadow <- d shadow + (1 - d) weight` after each optimiser step.
+    """A float32 shadow of every trained parameter: `shadow <- d shadow + (1 - d) weight` after each optimiser step.
 
     The published warm-up uses d = min(decay, (1 + n) / (10 + n)) at the n-th update, counted from 1, so that the
     initial weights are forgotten fast. The shadow starts as a copy of the weights.
@@ -21,7 +21,7 @@ class EMA:
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.module, self.decay, self.count = module, decay, 0
-        self._parameters = list(module.parameters())
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._shadow = [p.detach().to(torch.float32, copy=True) for p in self._parameters]
 
     @torch.no_grad()
