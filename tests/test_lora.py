@@ -99,7 +99,7 @@ def test_layers_are_chosen_by_name_and_mistakes_get_a_sentence(monkeypatch: pyte
     assert target_layers(denoiser, ["attn_qkv", "output_layer.linear"]) == [
         "blocks.0.attn_qkv", "blocks.1.attn_qkv", "output_layer.linear",
     ]  # fmt: skip
-    with pytest.raises(UserError, match="no linear layer 'atn_qkv'.*attn_qkv"):
+    with pytest.raises(UserError, match=r"no linear layer 'atn_qkv'.*attn_qkv"):
         target_layers(denoiser, ["atn_qkv"])
     assert target_layers(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))) == ["0", "2"]
     with pytest.raises(UserError, match="no linear layers"):

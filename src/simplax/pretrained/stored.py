@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from simplax.config.run import RunConfig, from_json, load
 from simplax.errors import UserError
+from simplax.methods.distillation import without_teacher
 from simplax.nn import lora
 from simplax.train import adapters, checkpoint
 
@@ -133,7 +134,7 @@ def check_size(stored: Stored) -> None:
 
 def tensors_of(stored: Stored) -> dict[str, Tensor]:
     """The stored weights, those of adapters merged into the weights that a run keeps beside them."""
-    tensors = checkpoint.load_tensors(stored.file)
+    tensors = without_teacher(checkpoint.load_tensors(stored.file))
     if not stored.adapters:
         return tensors
     base = adapters.read_base(stored.home, stored.adapters)

@@ -86,6 +86,8 @@ def launch(
     begins = not (directory / "latest").exists()
     if begins:
         fill_prior(config, denoiser)
+    if begins and init_from is None and config.method.needs_start:
+        raise UserError("a distillation starts from its teacher: name that model with --init-from.")
     if config.lora is not None:
         if begins and init_from is None:
             raise UserError(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from simplax.methods.distillation import without_teacher
 from simplax.train.sharded import local
 
 
@@ -32,11 +33,14 @@ class EMA:
         torch._foreach_lerp_([local(s) for s in self._shadow], weights, 1.0 - d)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The module's state with shadows in the place of parameters; buffers are the module's own."""
+        """The module's state with shadows in the place of parameters; buffers are the module's own.
+
+        A teacher is no part of it.
+        """
         shadow = {id(p): s for p, s in zip(self._parameters, self._shadow)}
         return {
             name: shadow.get(id(value), value)
-            for name, value in self.module.state_dict(keep_vars=True).items()
+            for name, value in without_teacher(self.module.state_dict(keep_vars=True)).items()
         }
 
     @contextmanager

@@ -111,7 +111,10 @@ def train(
                     method, stepper, progress, directory, settled, validation, metric, hooks, lock
                 ).train(interrupt, quiet)
 
-            return session()
+            try:
+                return session()
+            finally:
+                method.release(denoiser)
 
 
 def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
@@ -195,6 +198,7 @@ def _begin(
 ) -> tuple[Stepper, Progress]:
     """Network, optimizer and average as they are when training begins; what was read from files is let go."""
     precisions.apply(start.precision, denoiser)
+    method.prepare(denoiser)
     stepper = Stepper(method, denoiser, source, run, world)
     progress = Progress()
     if start.found is not None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from simplax.errors import UserError
 from simplax.io.files import sha256
+from simplax.methods.distillation import TEACHER, without_teacher
 from simplax.nn import lora
 from simplax.train import adapters, shards
 from simplax.train import checkpoint as checkpoints
@@ -147,12 +148,15 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     average, which is what the other model is used with.
     """
     file, weights, average, updates = _read_start(source)
-    starts = [(stepper.denoiser.state_dict(), weights), (stepper.ema.state_dict(), average)]
-    if lora.is_adapted(stepper.denoiser):
-        starts, updates = [(adapters.start_places(stepper.denoiser), average)], 0
+    denoiser = stepper.denoiser
+    starts = [(without_teacher(denoiser.state_dict()), weights), (stepper.ema.state_dict(), average)]
+    if lora.is_adapted(denoiser):
+        starts, updates = [(adapters.start_places(denoiser), average)], 0
+    if (teacher := getattr(denoiser, TEACHER, None)) is not None:
+        starts.append((teacher.state_dict(), average))
     for places, values in starts:
         own, others = ({k: v for k, v in part.items() if k != "pi"} for part in (places, values))
-        put(own, others, stepper.denoiser)
+        put(own, others, denoiser)
     stepper.ema.count = updates
     return _named(source, file)
 
@@ -231,7 +235,8 @@ def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor
     if (file.parent / checkpoints.STATE).exists():
         loaded = checkpoints.load(file.parent)
         weights, average = (
-            adapters.whole(file.parent, loaded.state, tensors) for tensors in (loaded.weights, loaded.ema)
+            without_teacher(adapters.whole(file.parent, loaded.state, tensors))
+            for tensors in (loaded.weights, loaded.ema)
         )
         return file, weights, average, loaded.state["ema_updates"]
     # a model directory holds one set of weights: it is its own average, and the average warms up anew
