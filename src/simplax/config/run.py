@@ -17,6 +17,7 @@ from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
 from simplax.nn import PRESETS, Architecture
+from simplax.nn.lora import Lora
 from simplax.samplers import (
     Ancestral,
     CachedHybrid,
@@ -123,6 +124,8 @@ class RunConfig:
     """how the model is sampled by default"""
     unconditional: Unconditional | None = None
     """what differs from `sampling` where no position is clamped"""
+    lora: Lora | None = None
+    """with --init-from: train low-rank adapters of that model only, for instance --lora.rank 8"""
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:

@@ -34,16 +34,28 @@ def export(
         Literal["float32", "float16", "bfloat16"], tyro.conf.arg(help="how weights are stored")
     ] = "float32",
     weights: Weights = "auto",
+    adapter: Annotated[
+        bool, tyro.conf.arg(help="write the low-rank adapters of a run alone, in the format of peft")
+    ] = False,
+    base: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="MODEL", help="the model to merge exported adapters with, if it has moved"),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Write a model as a directory of its own, with the sampler settings it is used with from then on."""
+    """Write a model as a directory of its own, with the sampler settings it is used with from then on.
+
+    Low-rank adapters are merged into the weights, unless --adapter keeps them apart.
+    """
     from dataclasses import replace
 
     import torch
 
     from simplax.config.run import Unconditional
     from simplax.errors import UserError
-    from simplax.pretrained.model import WEIGHTS, from_pretrained
+    from simplax.pretrained.adapters import export_adapter
+    from simplax.pretrained.model import WEIGHTS, find, from_pretrained
+    from simplax.pretrained.stored import ADAPTER, locate
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(f"{directory} already exists and is not empty: name a new directory.")
@@ -52,7 +64,15 @@ def export(
     if unconditional and steps is not None:
         raise UserError("--steps holds with and without given positions: leave it out with --unconditional.")
     concentration = read_eta(eta)
-    loaded = from_pretrained(model, weights=weights, device="cpu")
+    if adapter:
+        chosen = (steps, eta, time_power, temperature, base)
+        if any(value is not None for value in chosen) or unconditional or dtype != "float32":
+            raise UserError("--adapter writes adapters as they are: leave out the other options.")
+        export_adapter(locate(find(model), weights), directory)
+        data = {"directory": str(directory), "bytes": (directory / ADAPTER).stat().st_size, "dtype": dtype}
+        emit(json, data, lambda: facts(data))
+        return
+    loaded = from_pretrained(model, weights=weights, device="cpu", base=base)
     config, defaults = loaded.config, loaded.defaults(conditional=not unconditional)
     chosen_temperature = defaults.temperature if temperature is None else temperature
     sampler = defaults.sampler
