@@ -59,7 +59,7 @@ class Measured:
 
 
 class Benchmark(abc.ABC):
-    """A frozen dataclass of numbers. Every group of points has a sampler setting of its own, chosen on development data.
+    """A frozen dataclass of numbers. Each group of points has a sampler setting of its own, chosen on development data.
 
     A model comes with the setting and the number of calls as its defaults.
     """
@@ -68,7 +68,9 @@ class Benchmark(abc.ABC):
     def points(self) -> tuple[Point, ...]: ...
 
     @abc.abstractmethod
-    def develop(self, model: Model, group: str, around: Surroundings, progress: Progress) -> tuple[float, float]:
+    def develop(
+        self, model: Model, group: str, around: Surroundings, progress: Progress
+    ) -> tuple[float, float]:
         """A score on the development set, higher is better, and the calls it took per sequence."""
 
     @abc.abstractmethod

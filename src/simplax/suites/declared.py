@@ -13,7 +13,15 @@ from simplax.suites.benchmark import Benchmark
 from simplax.suites.identity import digest
 
 # what decides neither the weights nor, in a suite, how they are sampled
-_HABITS = ("log_every", "save_every", "keep", "keep_every", "validate_every", "validation_batches", "sample_every")
+_HABITS = (
+    "log_every",
+    "save_every",
+    "keep",
+    "keep_every",
+    "validate_every",
+    "validation_batches",
+    "sample_every",
+)
 _NAMES = ("name", "sampling", "unconditional")
 
 

@@ -1,4 +1,4 @@
-"""Whether rows may stand in one table: same parameters, data, optimizer, steps and number of tries, or not run at all."""
+"""Whether rows may stand in one table: same size, data, optimizer, steps and number of tries, or they are not run."""
 
 from __future__ import annotations
 
@@ -78,4 +78,6 @@ def matched(make: Callable[[int], RunConfig], width: int, heads: int, size: int)
     if abs(parameters(own) / size - 1) <= TOLERANCE:
         return own
     step = 2 * heads
-    return min((make(one) for one in range(step, 3 * width, step)), key=lambda run: abs(parameters(run) - size))
+    return min(
+        (make(one) for one in range(step, 3 * width, step)), key=lambda run: abs(parameters(run) - size)
+    )

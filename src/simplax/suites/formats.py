@@ -48,7 +48,9 @@ def terminal(found: Table) -> Any:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    grid = Grid("", *(column.title for column in found.columns), box=None, pad_edge=False, header_style="bold")
+    grid = Grid(
+        "", *(column.title for column in found.columns), box=None, pad_edge=False, header_style="bold"
+    )
     styles = {0: "", 1: "bold", 2: "underline"}
     for line in found.lines:
         title = Text(f"  {line.title}" if line.kind == "published" else line.title)

@@ -48,9 +48,7 @@ def _simplax(sampler: Any) -> list[Setting]:
         (1.0, 0.4, 1.75),
         (_SELDOM, 0.3, 2.2),
     ]
-    return [
-        Setting(adjusted(sampler, eta=eta, time_power=power), value) for eta, value, power in chosen
-    ]
+    return [Setting(adjusted(sampler, eta=eta, time_power=power), value) for eta, value, power in chosen]
 
 
 def _masked(sampler: Any) -> list[Setting]:

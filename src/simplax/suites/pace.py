@@ -44,10 +44,10 @@ def measure(job: Job) -> Rates:
     loss()
     step = _timed(loss) / _SEQUENCES
     model = with_setting(Model(denoiser.eval(), config), entry.tries[0], 4)
-    given = {"tokens": batch.tokens, "given": batch.given} if bool(batch.given.any()) else {}
+    tokens, given = (batch.tokens, batch.given) if bool(batch.given.any()) else (None, None)
 
     def draw() -> float:
-        return model.sample(_SEQUENCES, seeds=0, **given).nfe
+        return model.sample(_SEQUENCES, seeds=0, tokens=tokens, given=given).nfe
 
     return Rates(step, _timed(draw) / (_SEQUENCES * max(draw(), 1.0)))
 
@@ -125,4 +125,3 @@ def spelled(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-

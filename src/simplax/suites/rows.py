@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from simplax.config.run import RunConfig
-from simplax.methods import METHODS, AR, UDLM, Method, Simplax
+from simplax.methods import AR, METHODS, UDLM, Method, Simplax
 from simplax.nn import Architecture
 from simplax.nn.carry import carry_of
 from simplax.recipes.continuous import SHORT
@@ -51,7 +51,9 @@ class Plan:
     ema: float = 0.998
     soft_cap: float | None = None
     optimizer: Optimizer = field(
-        default_factory=lambda: Optimizer("muon", learning_rate=2e-3, matrix_learning_rate=0.02, decay="linear")
+        default_factory=lambda: Optimizer(
+            "muon", learning_rate=2e-3, matrix_learning_rate=0.02, decay="linear"
+        )
     )
 
     def run(self) -> Run:
@@ -89,7 +91,10 @@ class Plan:
         chosen = self.trunk if trunk is None else trunk
         size = parameters(self.config(UDLM(), self.trunk)[0])
         config = matched(
-            lambda width: self.config(method, replace(chosen, width=width))[0], chosen.width, chosen.heads, size
+            lambda width: self.config(method, replace(chosen, width=width))[0],
+            chosen.width,
+            chosen.heads,
+            size,
         )
         reasons = {**self.config(method, chosen)[1], **(differs or {})}
         if config.architecture.width != self.trunk.width:

@@ -76,7 +76,9 @@ class Runner:
         worker = Worker(self.suite, self.store, self.around, self.device, self.watch)
         self._references()
         claims = Claims(self.store.claims)
-        for key in work_through(list(jobs), lambda key: self._settled(jobs[key]), claims, waiting=self.waiting):
+        for key in work_through(
+            list(jobs), lambda key: self._settled(jobs[key]), claims, waiting=self.waiting
+        ):
             start = time.perf_counter()
             failure = self._attempt(worker, jobs[key])
             pace.finish(key, None if failure else time.perf_counter() - start)
@@ -100,7 +102,13 @@ class Runner:
     def _record_failure(self, name: str, kind: str, message: str, trace: str = "") -> None:
         path = self.store.failure(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        about = {"at": time.time(), "row": name, "kind": kind, "message": message, "trace": trace.splitlines()}
+        about = {
+            "at": time.time(),
+            "row": name,
+            "kind": kind,
+            "message": message,
+            "trace": trace.splitlines(),
+        }
         write_json(path, {**environment(), **about})
 
     def _references(self) -> None:

@@ -20,8 +20,9 @@ _STREAMS: dict[Split, int] = {"eval": 0, "dev": 1}
 
 @dataclass(frozen=True)
 class SudokuBenchmark(Benchmark):
-    """`num` puzzles at every clue count, `calls` network calls each. Settings are chosen twice, on `develop_num` puzzles
-    with `develop_clues` clues and on as many blank boards.
+    """`num` puzzles at every clue count, `calls` network calls each.
+
+    Settings are chosen twice: on `develop_num` puzzles with `develop_clues` clues, and on as many blank boards.
 
     A column ends early, after a multiple of `chunk` puzzles, when its 95 % interval is no wider than `enough`: what
     is hopeless, or beyond doubt, is not drawn 500 times. `batch_size` belongs to the numbers, because in bfloat16 sums
@@ -56,7 +57,9 @@ class SudokuBenchmark(Benchmark):
     def drawn(self, point: Point | None) -> int:
         return self.develop_num if point is None else self.num
 
-    def develop(self, model: Model, group: str, around: Surroundings, progress: Progress) -> tuple[float, float]:
+    def develop(
+        self, model: Model, group: str, around: Surroundings, progress: Progress
+    ) -> tuple[float, float]:
         count = self.develop_clues if group == CLUED else 0
         puzzles = puzzle_set(count, self.develop_num, size=self.size, split="dev")
         right, nfe = self._answered(model, puzzles, 0, len(puzzles), count, "dev", progress)
@@ -79,7 +82,14 @@ class SudokuBenchmark(Benchmark):
         return Measured({point.key: (value, low, high)}, len(right), calls / len(right), seconds, facts)
 
     def _answered(
-        self, model: Model, puzzles: PuzzleSet, first: int, stop: int, count: int, split: Split, tell: Progress
+        self,
+        model: Model,
+        puzzles: PuzzleSet,
+        first: int,
+        stop: int,
+        count: int,
+        split: Split,
+        tell: Progress,
     ) -> tuple[np.ndarray, float]:
         """Which of the puzzles `first:stop` are right; a puzzle's noise belongs to its place in the set."""
         chosen = puzzles[first:stop]

@@ -1,4 +1,4 @@
-"""Suites of Sudoku: the paper's second table, 4x4 boards in minutes, two rows in seconds, and what explains the table."""
+"""Suites of Sudoku: the paper's second table, 4x4 boards in minutes, two rows in seconds, and what explains them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ PAPER = Published(
 )
 
 
-def on_cells(
-    method: Method, task: Task, trunk: Architecture
-) -> tuple[Task, Architecture, Mapping[str, str]]:
+def on_cells(method: Method, task: Task, trunk: Architecture) -> tuple[Task, Architecture, Mapping[str, str]]:
     """Cells whose rows, columns and boxes the network is told; AR can only read clues that come first."""
     assert isinstance(task, SudokuTask)
     if isinstance(method, AR):

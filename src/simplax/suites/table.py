@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from simplax.evaluate.intervals import wilson
 from simplax.suites.benchmark import Column
-from simplax.suites.declared import Entry, Suite, row_name
+from simplax.suites.declared import Entry, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.store import Store, read, started
 
@@ -28,8 +28,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row; `kind` is `model`, `published` or `reference`, `marks` are letters of footnotes, `state` words if it has no
-    numbers yet."""
+    """A row; `kind` is `model`, `published` or `reference`, `marks` are letters of footnotes, `state` says why it has no
+    numbers."""
 
     name: str
     title: str
@@ -131,13 +131,13 @@ def _cell(column: Column, points: Sequence[dict[str, Any]]) -> Cell | None:
 
 def _ranked(lines: list[Line], columns: Sequence[Column]) -> list[Line]:
     """With the best and the second best of every column marked; equal values share a rank."""
-    from dataclasses import replace
-
     for column in columns:
         if column.best == "none":
             continue
         values = [line.cells[column.key].value for line in lines if column.key in line.cells]
-        order = sorted({round(value, 6) for value in values if value is not None}, reverse=column.best == "high")
+        order = sorted(
+            {round(value, 6) for value in values if value is not None}, reverse=column.best == "high"
+        )
         ranks = {value: rank for rank, value in enumerate(order[:2], start=1)}
         for index, line in enumerate(lines):
             cell = line.cells.get(column.key)
@@ -155,12 +155,17 @@ def _references(suite: Suite, store: Store) -> list[Line]:
             continue
         scales = {column.key: column for point in suite.benchmark.points() for column in point.columns}
         cells = {
-            key: Cell(*(None if one is None else one * scales[key].scale for one in value))
+            key: _scaled(value, scales[key].scale)
             for key, value in record["points"]["values"].items()
             if key in scales
         }
         lines.append(Line(name, name, "reference", cells))
     return lines
+
+
+def _scaled(value: Sequence[float | None], scale: float) -> Cell:
+    middle, low, high = (None if one is None else one * scale for one in value)
+    return Cell(middle, low, high)
 
 
 def _remarks(suite: Suite, lines: Sequence[Line]) -> tuple[str, ...]:
@@ -182,10 +187,5 @@ def _remarks(suite: Suite, lines: Sequence[Line]) -> tuple[str, ...]:
 
 def to_json(found: Table) -> dict[str, Any]:
     """As plain data."""
-    from dataclasses import asdict
-
     return asdict(found)
 
-
-def file_names(suite: Suite) -> list[str]:
-    return [f"{row_name(entry, seed)}.json" for entry in suite.entries for seed in suite.seeds]

@@ -79,7 +79,9 @@ class Worker:
             launch(job.config, run, hooks=[_Steps(job, self.watch)], device=self.device, quiet=True)
             trained = from_pretrained(run, device="cpu")
             shutil.rmtree(place, ignore_errors=True)  # weights of settings that were declared before
-            replace(trained, config=replace(trained.config, name=job.name)).save_pretrained(place, torch.float16)
+            replace(trained, config=replace(trained.config, name=job.name)).save_pretrained(
+                place, torch.float16
+            )
         model = from_pretrained(place, device=self.device)
         precisions.apply(job.config.run.precision, model.denoiser)
         return model
@@ -88,7 +90,9 @@ class Worker:
         record = started(self.store, self.suite, entry, job.seed)
         if record is None or record["manifest"]["model"]["sha256"] != model.origin["sha256"]:
             record = self._new(job, entry, model)
-        chosen = {group: self._choose(job, entry, model, group, record) for group in self.suite.benchmark.groups()}
+        chosen = {
+            group: self._choose(job, entry, model, group, record) for group in self.suite.benchmark.groups()
+        }
         if entry is job.entries[0]:
             self._keep_defaults(job, model, chosen)
         for point in self.suite.benchmark.points():

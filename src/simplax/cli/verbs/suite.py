@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("simplax.cli.verbs.suite", "the suites there are"),
-    "run": ("simplax.cli.verbs.suite", "train and measure what is missing; several processes may do it together"),
+    "run": (
+        "simplax.cli.verbs.suite",
+        "train and measure what is missing; several processes may do it together",
+    ),
     "show": ("simplax.cli.verbs.suite", "the table of what was measured"),
 }
-Name = Annotated[
-    str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help="one of `simplax suite list`")
-]
+Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help="one of `simplax suite list`")]
 Out = Annotated[
     Path | None,
     tyro.conf.arg(help="directory of results and exported models; results/suites/NAME if not given"),
@@ -58,12 +59,15 @@ def run_(
     /,
     *,
     budget_steps: Annotated[
-        int | None, tyro.conf.arg(metavar="N", help="optimizer steps of every training, instead of the suite's")
+        int | None,
+        tyro.conf.arg(metavar="N", help="optimizer steps of every training, instead of the suite's"),
     ] = None,
     seeds: Annotated[
         tuple[int, ...] | None, tyro.conf.arg(help="train every row once for each, instead of the suite's")
     ] = None,
-    num: Annotated[int | None, tyro.conf.arg(help="size of every evaluation set, instead of the suite's")] = None,
+    num: Annotated[
+        int | None, tyro.conf.arg(help="size of every evaluation set, instead of the suite's")
+    ] = None,
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
         tyro.conf.arg(help="of training and evaluation; auto: bfloat16 where the processor has units for it"),
@@ -74,7 +78,8 @@ def run_(
     ] = None,
     out: Out = None,
     runs: Annotated[
-        Path | None, tyro.conf.arg(help="directory of the trainings, which suites share; OUT/../runs if not given")
+        Path | None,
+        tyro.conf.arg(help="directory of the trainings, which suites share; OUT/../runs if not given"),
     ] = None,
     plan: Annotated[bool, tyro.conf.arg(help="say what it would cost, and stop")] = False,
     device: Device = "auto",
@@ -82,8 +87,8 @@ def run_(
 ) -> int:
     """Train and measure all rows of a suite that are not done, then print its table.
 
-    Running the same command again resumes it, also while it runs elsewhere: every job is claimed by one process. What is
-    done is known by a hash of all settings and of the weights. A row that fails is shown, and the rest goes on; the
+    Running the same command again resumes it, also while it runs elsewhere: every job is claimed by one process. What
+    is done is known by a hash of all settings and of the weights. A row that fails is shown, and the rest goes on; the
     exit status is then 1.
     """
     from simplax.suites.benchmark import Surroundings
@@ -104,7 +109,11 @@ def run_(
     if plan:
         return 0
     found = table_of(suite, runner.store)
-    emit(json, {"suite": name, "out": str(place), "failures": failures, **to_json(found)}, lambda: terminal(found))
+    emit(
+        json,
+        {"suite": name, "out": str(place), "failures": failures, **to_json(found)},
+        lambda: terminal(found),
+    )
     return 1 if failures else 0
 
 
