@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list tasks and methods, or the settings of one recipe"),
     "methods": ("methods", "list the methods"),
+    "samplers": ("samplers", "list the samplers, or the settings of one"),
     "data": ("data", "prepare data, or describe what was prepared"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
@@ -38,7 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, str] = {
     "Start here": "demo solve doctor",
     "Train": "recipes methods data train plot",
-    "Use a model": "sample infill export",
+    "Use a model": "sample infill samplers export",
     "Measure and compare": "evaluate frontier suite compare sweep figure bench",
 }
 # verbs whose work is divided among the processes that torchrun starts

@@ -12,7 +12,7 @@ import tyro
 
 from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Seed, read_eta
+from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerChoice, SamplerName, Seed, read_eta
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simplax.evaluate.frontier.protocol import Protocol
     from simplax.evaluate.frontier.runner import Entrant
     from simplax.evaluate.frontier.tables import Table
+    from simplax.pretrained.model import Model
 
 ScorerName = Annotated[
     str,
@@ -63,6 +64,7 @@ def frontier(
     num: Annotated[int | None, tyro.conf.arg(help="samples per point, instead of the protocol's")] = None,
     scorer: ScorerName = "smollm2",
     data: Data = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     top_p: TopP = None,
     seed: Seed = 0,
@@ -104,7 +106,7 @@ def frontier(
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
-        models, chosen, data, seed, read_eta(eta), top_p, weights, device
+        models, chosen, data, seed, read_eta(eta), top_p, sampler, weights, device
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
@@ -166,23 +168,23 @@ def _entrants(
     seed: int,
     eta: Any,
     top_p: float | None,
+    sampler: SamplerChoice,
     weights: Any,
     device: str,
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
     from simplax.evaluate.frontier.runner import Entrant
-    from simplax.pretrained.model import from_pretrained
 
     if not models:
         raise UserError("name at least one model.")
     entrants, described = [], []
     prepared: Prepared | None = None
     for name, label in zip(models, labels(models)):
-        model = from_pretrained(name, weights=weights, device=device)
+        load = _loader(name, sampler, weights, device)
+        model = load()
         prepared = human_text(model, data) if prepared is None else prepared
         check(model, prepared, label)
-        load = _loader(name, weights, device)
         entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
     if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
@@ -191,10 +193,10 @@ def _entrants(
     return entrants, prepared, described
 
 
-def _loader(name: str, weights: Any, device: str) -> Callable[[], Any]:
+def _loader(name: str, sampler: SamplerChoice, weights: Any, device: str) -> Callable[[], Model]:
     from simplax.pretrained.model import from_pretrained
 
-    return lambda: from_pretrained(name, weights=weights, device=device)
+    return lambda: sampler.on(from_pretrained(name, weights=weights, device=device))
 
 
 def human_text(model: Any, data: Path | None) -> Prepared:

@@ -11,7 +11,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -56,6 +66,7 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     seed: Seed = 0,
@@ -107,7 +118,7 @@ def evaluate(
             "time_power": time_power, "batch_size": batch_size,
         }  # fmt: skip
         loaded, data = _load(model, weights, device, reference)
-        strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
+        strings, facts, record = _draw(sampler.on(loaded), 30_000 if num is None else num, seed, options)
 
     def finish() -> None:
         if samples is not None:
