@@ -17,6 +17,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "infill": ("infill", "fill in the gaps of texts with a model"),
     "evaluate": ("evaluate", "measure a model"),
     "frontier": ("frontier", "perplexity against entropy over temperatures, several models"),
+    "suite": ("suite", "train and measure many methods alike, and print the table"),
     "compare": ("compare", "print results side by side and mark settings that differ"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
@@ -27,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list tasks and methods, or the settings of one recipe"),
     "methods": ("methods", "list the methods"),
+    "samplers": ("samplers", "list the samplers, or the settings of one"),
     "data": ("data", "prepare data, or describe what was prepared"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
@@ -37,8 +39,8 @@ VERBS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, str] = {
     "Start here": "demo solve doctor",
     "Train": "recipes methods data train plot",
-    "Use a model": "sample infill export",
-    "Measure and compare": "evaluate frontier compare sweep figure bench",
+    "Use a model": "sample infill samplers export",
+    "Measure and compare": "evaluate frontier suite compare sweep figure bench",
 }
 # verbs whose work is divided among the processes that torchrun starts
 TOGETHER = frozenset({"sample", "infill", "solve", "evaluate", "frontier", "sweep"})

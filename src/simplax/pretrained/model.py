@@ -24,9 +24,19 @@ from simplax.io.manifest import environment, write
 from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
-from simplax.pretrained import hub
+from simplax.pretrained import adapters, hub
 from simplax.pretrained.numerics import Dtype, Numerics, prepare
-from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
+from simplax.pretrained.stored import (
+    ADAPTER,
+    CONFIG,
+    MANIFEST,
+    WEIGHTS,
+    Weights,
+    check_size,
+    fill,
+    locate,
+    tensors_of,
+)
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import join, seeds_for
@@ -282,6 +292,7 @@ def from_pretrained(
     weights: Weights = "auto",
     device: str = "auto",
     revision: str | None = None,
+    base: str | Path | None = None,
     dtype: Dtype | torch.dtype | None = None,
     compile: bool = False,
 ) -> Model:
@@ -291,22 +302,28 @@ def from_pretrained(
     A `Path`, or a text such as `./sudoku`, is always a directory.
 
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
-    there is.
+    there is. Adapters are merged: with the weights they were trained on, which a run keeps; where they were exported
+    alone, with the model `base`, or the one that they name.
 
     `dtype` is what the network computes in: float32, `bfloat16`, `tf32` on a GPU, or `auto` (bfloat16 on a GPU that has
     it). What is drawn from its predictions is drawn in float64 all the same. `compile` compiles the network when it is
     first called.
     """
     stored = locate(find(path_or_name, revision), weights)
-    config = stored.config
-    check_size(stored)
+    config = replace(stored.config, lora=None)
+    origin: dict[str, Any] = {}
+    if stored.file.name == ADAPTER:
+        below = from_pretrained(adapters.base_of(stored.home) if base is None else base, device="cpu")
+        tensors = adapters.on_base(stored, below.config, below.denoiser.state_dict())
+        origin["base"] = below.describe()
+    elif base is None:
+        check_size(stored)
+        tensors = tensors_of(stored)
+    else:
+        raise UserError(f"{path_or_name} holds more than adapters alone: leave out the base.")
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
-    fill(denoiser, stored)
-    origin: dict[str, Any] = {
-        "path": str(path_or_name),
-        "weights": stored.kind,
-        "sha256": sha256(stored.file),
-    }
+    fill(denoiser, stored, tensors)
+    origin |= {"path": str(path_or_name), "weights": stored.kind, "sha256": sha256(stored.file)}
     if stored.home.parent.name == "snapshots":  # in the hub's cache, below its commit
         origin["revision"] = stored.home.name
     if stored.started_from is not None:

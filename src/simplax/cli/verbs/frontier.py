@@ -13,7 +13,17 @@ import tyro
 
 from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.sampling import BatchSize, Compile, Dtype, Eta, Seed, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    SamplerChoice,
+    SamplerName,
+    Seed,
+    read_eta,
+)
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
     from simplax.evaluate.frontier.protocol import Protocol
     from simplax.evaluate.frontier.runner import Entrant
     from simplax.evaluate.frontier.tables import Table
+    from simplax.pretrained.model import Model
 
 ScorerName = Annotated[
     str,
@@ -64,6 +75,7 @@ def frontier(
     num: Annotated[int | None, tyro.conf.arg(help="samples per point, instead of the protocol's")] = None,
     scorer: ScorerName = "smollm2",
     data: Data = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     top_p: TopP = None,
     seed: Seed = 0,
@@ -107,7 +119,7 @@ def frontier(
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
-        models, chosen, data, seed, read_eta(eta), top_p, _loading(weights, device, dtype, compile)
+        models, chosen, data, seed, read_eta(eta), top_p, _loading(sampler, weights, device, dtype, compile)
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
@@ -169,7 +181,7 @@ def _entrants(
     seed: int,
     eta: Any,
     top_p: float | None,
-    load: Callable[[str], Any],
+    load: Callable[[str], Model],
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
@@ -191,10 +203,14 @@ def _entrants(
     return entrants, prepared, described
 
 
-def _loading(weights: Any, device: str, dtype: Any, compile: bool) -> Callable[[str], Any]:
+def _loading(
+    sampler: SamplerChoice, weights: Any, device: str, dtype: Any, compile: bool
+) -> Callable[[str], Model]:
     from simplax.pretrained.model import from_pretrained
 
-    return lambda name: from_pretrained(name, weights=weights, device=device, dtype=dtype, compile=compile)
+    return lambda name: sampler.on(
+        from_pretrained(name, weights=weights, device=device, dtype=dtype, compile=compile)
+    )
 
 
 def human_text(model: Any, data: Path | None) -> Prepared:

@@ -11,10 +11,12 @@ import tyro
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import (
+    OWN,
     BatchSize,
     Compile,
     Dtype,
     Eta,
+    SamplerName,
     Steps,
     Temperature,
     TimePower,
@@ -40,6 +42,7 @@ def infill(
     file: Annotated[Path | None, tyro.conf.arg(help="a text per line; - for standard input")] = None,
     num: Annotated[int, tyro.conf.arg(help="how many answers for each text")] = 1,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -69,10 +72,10 @@ def infill(
         raise UserError(f"--num must be at least 1, got {num}.")
     concentration = read_eta(eta)
     check_targets(html)
-    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile))
     clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
     conditional = bool(clamped.given.any())  # a text may be all gap
-    sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
+    used = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
     with progress("sampling", len(clamped.tokens)) as done:
         drawn = loaded.sample(
             len(clamped.tokens),
@@ -109,9 +112,7 @@ def infill(
     if format == "jsonl" and not json:
         print_rows(rows)
         return
-    facts = record(
-        loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
-    )
+    facts = record(loaded, drawn, used, temperature, top_p, given="text with gaps", conditional=conditional)
     if conditional and not clamped.given.any(-1).all() and loaded.config.unconditional is not None:
         facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))

@@ -10,7 +10,18 @@ import tyro
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
-from simplax.cli.sampling import BatchSize, Dtype, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Dtype,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -42,6 +53,7 @@ def solve(
     any: Annotated[bool, tyro.conf.arg(help="accept boards with several solutions, blank ones too")] = False,
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -64,7 +76,7 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = load_solver(model, weights, device, dtype)
+    loaded = sampler.on(load_solver(model, weights, device, dtype))
 
     import numpy as np
 

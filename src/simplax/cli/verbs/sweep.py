@@ -9,7 +9,16 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Compile, Dtype, Seed, Temperature, TimePower
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    SamplerName,
+    Seed,
+    Temperature,
+    TimePower,
+)
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -36,6 +45,7 @@ def sweep(
     num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
     puzzles: Puzzles = None,
     split: Split = "dev",
+    sampler: SamplerName = OWN,
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
@@ -74,7 +84,7 @@ def sweep(
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
-    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
     size_of_batch = batch_size_for(loaded, batch_size, num)
     loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
@@ -108,12 +118,12 @@ def sweep(
                 batch_size=size_of_batch,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
-            sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
+            used = loaded.sampler(value, time_power=time_power, conditional=count > 0)
             used_temperature = (
                 loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
             )
             points.append(
-                {**_point(score, spell(value)), "sampler": encode(sampler), "temperature": used_temperature}
+                {**_point(score, spell(value)), "sampler": encode(used), "temperature": used_temperature}
             )
             record["complete"] = len(points) == len(grid)
             # after every point: who stops a long sweep keeps what was measured

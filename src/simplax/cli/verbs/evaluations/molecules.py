@@ -12,10 +12,12 @@ import tyro
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
 from simplax.cli.sampling import (
+    OWN,
     BatchSize,
     Compile,
     Dtype,
     Eta,
+    SamplerName,
     Seed,
     Steps,
     Temperature,
@@ -66,6 +68,7 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     seed: Seed = 0,
@@ -118,11 +121,12 @@ def evaluate(
 
         options: dict[str, Any] = {
             "num_steps": steps, "temperature": temperature, "top_p": top_p, "eta": read_eta(eta),
-            "time_power": time_power, }  # fmt: skip
+            "time_power": time_power,
+        }  # fmt: skip
         loaded, data = _load(model, weights, device, reference, dtype, compile)
         number = 30_000 if num is None else num
         options["batch_size"] = batch_size_for(loaded, batch_size, number)
-        strings, facts, record = _draw(loaded, number, seed, options)
+        strings, facts, record = _draw(sampler.on(loaded), number, seed, options)
 
     def finish() -> None:
         if samples is not None:

@@ -10,10 +10,12 @@ import tyro
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import (
+    OWN,
     BatchSize,
     Compile,
     Dtype,
     Eta,
+    SamplerName,
     Seed,
     Steps,
     Temperature,
@@ -50,6 +52,7 @@ def evaluate(
     exact_clues: Annotated[bool, tyro.conf.arg(help="only puzzles with exactly so many clues")] = False,
     split: Split = "eval",
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -77,7 +80,7 @@ def evaluate(
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
     size_of_batch = batch_size_for(loaded, batch_size, num)
     task = sudoku_task(loaded)
     counts = clues if clues is not None else _all_counts(task, puzzles)
