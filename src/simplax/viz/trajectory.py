@@ -50,7 +50,7 @@ def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[i
     frames = torch.searchsorted(ids, path)
     return {
         "name": model.config.name,
-        "words": [_word(model, int(number)) for number in ids],
+        "words": [word(model, int(number)) for number in ids],
         "steps": shown.tolist(),
         "samples": [
             {
@@ -64,8 +64,8 @@ def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[i
     }
 
 
-def _word(model: Model, number: int) -> str:
-    """One token on its own; half a character shows as a replacement sign."""
+def word(model: Model, number: int) -> str:
+    """One token on its own, as people read it; half a character shows as a replacement sign."""
     if number >= model.config.task.vocab_size:
         return "░"  # a mask: no token yet
     if model.tokenizer is None:
