@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -163,10 +163,8 @@ def _sudoku(app: FastAPI, shelf: Shelf, engine: Engine, search: Search) -> None:
         served = shelf.find("sudoku", asked.model)
         board = sudoku.read_board(asked.puzzle)
         solution: np.ndarray | None = None
-        try:
+        with suppress(TimeoutError):  # only the comparison is lost
             solution = await search.run(_SEARCH_SECONDS, sudoku.only_solution, board)
-        except TimeoutError:
-            pass  # only the comparison is lost
         return sudoku.plan(served, asked, board, solution)
 
     _routes(app, engine, "sudoku/solve", "sudoku", SudokuRequest, SudokuAnswer, planned, "Fill in a board.")

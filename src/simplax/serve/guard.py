@@ -39,8 +39,8 @@ class Refused(Exception):
 class Guard:
     """The outermost layer of the application.
 
-    With a `token` every path but `open_paths` needs it. `loopback_only` refuses requests that reached this machine under
-    another name than its own: a page elsewhere could otherwise point its own name here and use the server.
+    With a `token` every path but `open_paths` needs it. `loopback_only` refuses requests that reached this machine
+    under another name than its own: a page elsewhere could otherwise point its own name here and use the server.
     """
 
     def __init__(

@@ -16,9 +16,10 @@ _TYPES = {
 
 
 def page_routes() -> list[Route]:
-    """A route for each file below `page`, and `/` for its index."""
+    """A route for each file of the page, and `/` for its index."""
     routes = []
-    for file in sorted(files("simplax.serve").joinpath("page").iterdir(), key=lambda file: file.name):
+    shared = files("simplax.viz").joinpath("transport.js")  # pages on disk have the same controls
+    for file in (*files("simplax.serve").joinpath("page").iterdir(), shared):
         kind = _TYPES.get(file.name.rsplit(".", 1)[-1])
         if kind is not None:
             path = "/" if file.name == "index.html" else f"/{file.name}"

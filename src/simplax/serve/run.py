@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -92,7 +94,7 @@ def serve(
             await asyncio.to_thread(engine.stop, STOPPING)
             await running
 
-    try:
+    # once it has ended in order, uvicorn raises the signal again for whoever was there before it
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    with suppress(KeyboardInterrupt):
         asyncio.run(live())
-    except KeyboardInterrupt:
-        pass  # uvicorn raises the signal again once it has ended in order

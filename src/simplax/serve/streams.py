@@ -1,4 +1,4 @@
-"""From the engine's thread to a client: the events of a job, as a stream or as its last one, until the client leaves."""
+"""From the engine's thread to a client: the events of a job, all of them or the last, until the client leaves."""
 
 from __future__ import annotations
 
