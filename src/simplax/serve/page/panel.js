@@ -74,8 +74,9 @@ export class Panel {
     const board = frame.boards[this.attempt], before = this.frames[Math.max(number - 1, 0)].boards[this.attempt];
     this.board.show(board, { puzzle: this.puzzle, solution: this.solution, before, revisions: marked ? this.revisions(number) : null });
     const bad = this.wrong[number], ended = this.done && number === this.frames.length - 1;
-    const verdict = ended ? (this.done.valid[this.attempt] ? "solved ✓" : "not solved ✗") : `step ${frame.step} of ${this.steps}`;
-    this.title.textContent = `${this.name}: ${verdict}, ${bad} ${this.solution === null ? "clashing" : "wrong"}`;
+    const solved = ended && this.done.valid[this.attempt];
+    const verdict = ended ? (solved ? "solved ✓" : "not solved ✗") : `step ${frame.step} of ${this.steps}`;
+    this.title.textContent = `${this.name}: ${verdict}${solved ? "" : `, ${bad} ${this.solution === null ? "clashing" : "wrong"}`}`;
     this.draw(number);
   }
 

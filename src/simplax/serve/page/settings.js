@@ -71,7 +71,7 @@ export class Settings {
     this.set_eta = spelled => {
       control.disabled = spelled === null;
       own = spelled === null || Number.isFinite(Number(spelled)) ? null : spelled;
-      control.value = placeOf(Number(spelled ?? 0) || 1);
+      control.value = placeOf(own === null ? Number(spelled ?? 0) : 1);
       if (own === null && spelled !== null && etaAt(Number(control.value)) !== Number(spelled)) own = spelled;
       show();
       if (spelled === null) shown.textContent = "none";

@@ -133,13 +133,13 @@ export class SimplexTab {
     }
     const words = values => values.map((value, k) => `${NAMES[k]} ${(100 * value).toFixed(1)} %`).join("  ");
     const facts = make("dl", { className: "facts" });
-    const rows = [["x̂", words(this.x)], ["p_t (+)", words(p)], ["w_t (●)", words(w)], ["α_t", alphaOf(this.t).toFixed(2)],
+    const rows = [["x̂", words(this.x)], ["pₜ (+)", words(p)], ["wₜ (●)", words(w)], ["αₜ", alphaOf(this.t).toFixed(2)],
       ["re-anchored", `${(100 * this.eta / (1 + this.eta)).toFixed(1)} % of steps: η / (1 + η)`]];
     for (const [name, value] of rows) facts.append(make("dt", { textContent: name }), make("dd", { textContent: value }));
     const many = sticks.length === 1 ? "one atom" : `${sticks.length} atoms`;
     byId("atoms").replaceChildren(
-      make("h2", { textContent: `One draw of w_t: ${many} on a stick` }), bar, facts,
-      make("p", { className: "hint", textContent: "Shaded: the density of Dir(η p_t), with some draws of it. Small η puts w at the corners, large η at p_t. Thin lines: bridges r_{s|t} from each corner as s falls from t to 0. Thick dashed line: the bridge from w, their average." }),
+      make("h2", { textContent: `One draw of wₜ: ${many} on a stick` }), bar, facts,
+      make("p", { className: "hint", textContent: "Shaded: the density of Dir(η pₜ), with some draws of it. Small η puts w at the corners, large η at pₜ. Thin lines: bridges from each corner as s falls from t to 0. Thick dashed line: the bridge from w, their average." }),
     );
   }
 }

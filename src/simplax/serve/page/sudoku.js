@@ -20,7 +20,7 @@ export class SudokuTab {
     this.second = new Settings("Beside it, on the same noise", models, ["steps", "eta", "temperature"], { seed: false });
     this.second.set_eta?.(models[0].defaults.eta === null ? null : "0");
     this.panels = [this.panel("Run"), this.panel("Beside it")];
-    const wrap = make("div"), played = make("div");
+    const wrap = make("div", { className: "panel" }), played = make("div");
     this.transport = new Transport(played, {
       draw: number => this.show(number),
       label: (number, last) => `step ${number} of ${last}`,
