@@ -120,7 +120,9 @@ class Page:
     def set(self, selector: str, value: str) -> None:
         """Give a field a value, as if it had been typed."""
         find = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})({find})")
+        self.run(
+            f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})({find})"
+        )
 
     def files(self, selector: str, *paths: Path) -> None:
         """Choose files in a file field."""
@@ -130,17 +132,27 @@ class Page:
 
     def window(self, width: int, height: int, *, mobile: bool = False) -> None:
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=mobile,
         )
 
     def prefers(self, **features: str) -> None:
         """For instance `prefers(color_scheme="dark", reduced_motion="reduce")`."""
-        named = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()]
+        named = [
+            {"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()
+        ]
         self.call("Emulation.setEmulatedMedia", features=named)
 
     def offline(self, off: bool) -> None:
         self.call(
-            "Network.emulateNetworkConditions", offline=off, latency=0, downloadThroughput=-1, uploadThroughput=-1
+            "Network.emulateNetworkConditions",
+            offline=off,
+            latency=0,
+            downloadThroughput=-1,
+            uploadThroughput=-1,
         )
 
     def picture(self, path: Path) -> Path:

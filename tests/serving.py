@@ -29,7 +29,9 @@ class Server:
 
 
 @contextmanager
-def running(*options: str, log: Path | None = None, seconds: float = 120, **environment: str) -> Iterator[Server]:
+def running(
+    *options: str, log: Path | None = None, seconds: float = 120, **environment: str
+) -> Iterator[Server]:
     """`simplax serve` on a free port with these options, ended afterwards."""
     with open(log or os.devnull, "w") as errors:
         process = subprocess.Popen(

@@ -87,10 +87,15 @@ def test_a_frontier_goes_through_its_temperatures(page: Page, tmp_path: Path) ->
     def point(temperature: float, entropy: float, perplexity: float) -> dict[str, object]:
         return {"temperature": temperature, "columns": {"entropy": entropy, "perplexity": perplexity}}
 
-    curves = {("ours", 8): [point(0.5, 3.0, 20.0), point(1.0, 5.0, 90.0)], ("theirs", 8): [point(1.0, 4.5, 80.0)]}
+    curves = {
+        ("ours", 8): [point(0.5, 3.0, 20.0), point(1.0, 5.0, 90.0)],
+        ("theirs", 8): [point(1.0, 4.5, 80.0)],
+    }
     run = frontier_run(curves, point(1.0, 4.8, 40.0), setting="Tiny.", texts=["a", "b", "<c>"])
     page.open(write_player(tmp_path / "page.html", "A frontier", [run]).as_uri())
-    rows = "[...document.querySelectorAll('.values tr')].slice(1).map(r => [...r.cells].map(c => c.textContent))"
+    rows = (
+        "[...document.querySelectorAll('.values tr')].slice(1).map(r => [...r.cells].map(c => c.textContent))"
+    )
     assert page.run(rows) == [["ours", "8", "0.5", "3.000", "20.00", "a"]]
     page.set(".transport input", "1")
     assert [row[-1] for row in page.run(rows)] == ["b", "<c>"] and page.text(".state") == "temperature 1 of 1"

@@ -228,7 +228,9 @@ def _needs_its_token(client: Any) -> None:
 def _slow_bodies_are_refused(server: Server) -> None:
     """A client that promises a body and sends none is let go."""
     host, port = server.url.removeprefix("http://").split(":")
-    head = f"POST {SOLVE} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer secret\r\nContent-Length: 50\r\n\r\n"
+    head = (
+        f"POST {SOLVE} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer secret\r\nContent-Length: 50\r\n\r\n"
+    )
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(head.encode())
         assert b" 408 " in connection.recv(1000).split(b"\r\n")[0]

@@ -205,5 +205,3 @@ def test_calls_of_different_shape_are_not_mixed() -> None:
     assert seen == [3]
     for part, result in zip(parts, together):
         assert torch.equal(result, part.state.float() + 0.5)
-
-

@@ -70,7 +70,10 @@ def test_cells_change_until_the_board_is_solved(page: Page, server: Server) -> N
     assert page.run(DIGITS) == SOLUTION and "solved" in page.text(".panel .panel h2")
     page.run("document.querySelectorAll('[role=gridcell]')[0].focus()")
     trail = page.run("[...document.querySelectorAll('.trail li')].map(li => li.textContent)")
-    assert trail[-1].startswith(SOLUTION[0]) and len(page.run("[...document.querySelectorAll('#cell .bar')].map(b => 1)")) == 18
+    assert (
+        trail[-1].startswith(SOLUTION[0])
+        and len(page.run("[...document.querySelectorAll('#cell .bar')].map(b => 1)")) == 18
+    )
     # back to pure noise and forth again
     page.set("#sudoku .transport input", "0")
     assert page.run(DIGITS) != SOLUTION
@@ -90,7 +93,9 @@ def test_two_settings_on_the_same_noise(page: Page) -> None:
     both = "document.querySelectorAll('.panel .board, .boards > .panel > .board')"
     same = "[0, 1].map(n => [...document.querySelectorAll('.board')[n].querySelectorAll('[role=gridcell]')].map(c => c.textContent).join(''))"
     one, other = page.run(same)
-    assert page.run(f"{both}.length") == 2 and one == other  # eta 0 on both sides: the same noise, the same board
+    assert (
+        page.run(f"{both}.length") == 2 and one == other
+    )  # eta 0 on both sides: the same noise, the same board
     page.set("[data-setting=eta]", "50")
     page.click("#solve")
     page.wait("document.querySelector('#solve').textContent === 'Stop'")
