@@ -120,9 +120,8 @@ class Page:
     def set(self, selector: str, value: str) -> None:
         """Give a field a value, as if it had been typed."""
         find = f"document.querySelector({json.dumps(selector)})"
-        self.run(
-            f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('input', {{bubbles: true}})); }})({find})"
-        )
+        said = "e.dispatchEvent(new Event('input', {bubbles: true}))"
+        self.run(f"(e => {{ e.value = {json.dumps(value)}; {said}; }})({find})")
 
     def files(self, selector: str, *paths: Path) -> None:
         """Choose files in a file field."""

@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-
-httpx = pytest.importorskip("httpx", reason="httpx is not installed")
-pytest.importorskip("uvicorn", reason="the serve extra is not installed")
 
 from serving import JSON, PUZZLE, SOLUTION, Server, running
 from simplax.data.sudoku import count_solutions, valid_boards

@@ -9,8 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytest.importorskip("greenlet", reason="the serve extra is not installed")
-
 from simplax.pretrained.model import Model
 from simplax.serve.engine import Busy, Engine, Job, Stopped, Work
 from simplax.serve.limits import Limits

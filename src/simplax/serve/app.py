@@ -56,8 +56,16 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         504: "it took too long",
     }.items()
 }
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["start", "queued", "step", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 _EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": _STREAM}
+    200: {"content": {"text/event-stream": {"schema": _EVENT}}, "description": _STREAM}
 }
 
 
