@@ -21,6 +21,7 @@ LAYERS = [
     "pretrained interop",
     "evaluate viz",
     "recipes",
+    "suites",
     "serve",
     "bench cli",
 ]

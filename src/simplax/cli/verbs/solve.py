@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -42,6 +52,7 @@ def solve(
     any: Annotated[bool, tyro.conf.arg(help="accept boards with several solutions, blank ones too")] = False,
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -63,7 +74,7 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = load_solver(model, weights, device)
+    loaded = sampler.on(load_solver(model, weights, device))
 
     import numpy as np
 
@@ -88,8 +99,9 @@ def solve(
     # argmax finds the first valid attempt, or the first of all if none is valid
     shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
     if html is not None:
-        settings = f", eta {eta}" if eta is not None else ""
-        _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, answers, shown)
+        if first_process():
+            settings = f", eta {eta}" if eta is not None else ""
+            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, answers, shown)
         say(f"the denoising is in {html}")
     rows = [
         {

@@ -9,7 +9,18 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -40,6 +51,7 @@ def evaluate(
     exact_clues: Annotated[bool, tyro.conf.arg(help="only puzzles with exactly so many clues")] = False,
     split: Split = "eval",
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -65,7 +77,7 @@ def evaluate(
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     task = sudoku_task(loaded)
     counts = clues if clues is not None else _all_counts(task, puzzles)
     if not counts:
@@ -83,6 +95,7 @@ def evaluate(
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
     scores: list[Score] = []
+    written: str | None = None
     record: dict[str, Any] = {}
     for count, chosen in zip(counts, sets):
         with progress(f"{count} clues", len(chosen)) as done:
@@ -121,7 +134,7 @@ def evaluate(
         )
         record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
-        written = keep(record, "sudoku", model, out)
+        written = keep(record, "sudoku", model, out, written)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 
