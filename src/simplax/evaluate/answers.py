@@ -80,11 +80,12 @@ def answer(
     batch_size: int = 128,
     trajectory: bool = False,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
 
     What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
-    after every batch.
+    after every batch, `watch` with the number of steps that a batch has made and its tokens.
     """
     task = sudoku_task(model)
     if puzzles.ndim != 2 or not len(puzzles) or puzzles.shape[1] != task.size**2:
@@ -114,6 +115,7 @@ def answer(
             sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
             batch_size=len(rows),
             trajectory=trajectory,
+            watch=watch,
         )
         finished += len(rows)
         tell(finished)

@@ -139,6 +139,7 @@ class Model:
         batch_size: int = 256,
         trajectory: bool = False,
         progress: Callable[[int], None] | None = None,
+        watch: Callable[[int, Tensor], None] | None = None,
     ) -> Samples:
         """Draw `num` sequences; what is not said is the model's default.
 
@@ -146,7 +147,8 @@ class Model:
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
         sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is
-        called with the number of sequences done, those in progress counted by their share of steps.
+        called with the number of sequences done, those in progress counted by their share of steps; `watch` with the
+        number of steps that a batch has made and its tokens.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -195,6 +197,7 @@ class Model:
                 top_p=defaults.top_p if top_p is None else top_p,
                 trajectory=trajectory,
                 progress=None if tell is None else _share(tell, finished, len(rows)),
+                watch=watch,
             )
             finished += len(rows)
             return drawn if processes.size == 1 else moved(drawn, "cpu")

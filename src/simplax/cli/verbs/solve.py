@@ -103,7 +103,8 @@ def solve(
     shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
     if html is not None:
         if first_process():
-            _write_page(html, parsed, answers, shown)
+            settings = f", eta {eta}" if eta is not None else ""
+            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, answers, shown)
         say(f"the denoising is in {html}")
     rows = [
         {
@@ -140,9 +141,9 @@ def _shown(parsed: list[Puzzle], answers: Answers, shown: np.ndarray, solved: np
     return Group(*parts)
 
 
-def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
-    from simplax.io.files import write_text
-    from simplax.viz.denoising import Episode, denoising_page
+def _write_page(path: Path, name: str, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
+    from simplax.viz.denoising import Episode, denoising_run
+    from simplax.viz.player import write_player
 
     assert answers.frames is not None
     episodes = [
@@ -154,5 +155,4 @@ def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.nd
         )
         for number, (each, row) in enumerate(zip(parsed, shown), 1)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, denoising_page(episodes))
+    write_player(path, "Denoising a Sudoku", [denoising_run(episodes, name)])
