@@ -49,6 +49,8 @@ class Sampler(abc.ABC, Generic[State]):
 
     undoes: ClassVar[tuple[type[Process], ...]]
     """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
+    exactness: ClassVar[str]
+    """One line for lists: whether its draws are exact, and the law of its samples were the network perfect."""
 
     bridges: ClassVar[bool] = False
     """Whether its steps are drawn by `Setting.bridge`, which a classifier can guide."""

@@ -26,7 +26,7 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
     figure: Annotated[
         Path | None, tyro.conf.arg(help="image file; without an ending both .png and .svg are written")
     ] = None,
@@ -45,6 +45,7 @@ def evaluate(
     from simplax.evaluate.molecules.strings import molecules_task
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.viz.figures import both_formats, image
 
     described = read_labels(labels)
@@ -68,7 +69,7 @@ def evaluate(
                 temperature=temperature,
                 labels=described,
                 guidance=strength,
-                batch_size=batch_size,
+                batch_size=batch_size_for(loaded, batch_size, num),
                 progress=done,
             )
         strings = task.text(drawn.tokens.cpu())

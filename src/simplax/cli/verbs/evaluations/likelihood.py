@@ -9,6 +9,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.sampling import BatchSize, Compile, Dtype
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -29,7 +30,9 @@ def evaluate(
     no_labels: Annotated[
         bool, tyro.conf.arg(help="do not show the network the labels of the sequences")
     ] = False,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
     device: Device = "auto",
@@ -44,9 +47,10 @@ def evaluate(
 
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     batch = loaded.config.task.held_out_batch(num)
     reads = bool(loaded.config.architecture.labels) and not no_labels
     if not reads:
@@ -61,7 +65,7 @@ def evaluate(
             labels=batch.labels,
             draws=draws,
             seed=seed,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(batch.tokens)),
             progress=done,
         )
     characters = count_characters(loaded, batch)
