@@ -15,9 +15,9 @@ from simplax.cli.verbs.rerun import _without_places
 from simplax.evaluate.intervals import wilson
 from simplax.evaluate.repeats import compare
 from simplax.suites.benchmark import Column
+from simplax.suites.catalogue import declare
 from simplax.suites.declared import Options
 from simplax.suites.formats import html, latex, markdown
-from simplax.suites.catalogue import declare
 from simplax.suites.store import Store, identity
 from simplax.suites.table import Cell, Line, Table, table
 
@@ -170,7 +170,11 @@ def test_comparison_of_results() -> None:
         "sha256": "abc",
     }
     assert compare(stored, {**stored, "seconds": 9.0}).verdict == "equal"
-    near = {**stored, "accuracy": {"value": 0.55, "low": 0.45, "high": 0.65}, "values": {"x": [0.41, 0.3, 0.5]}}
+    near = {
+        **stored,
+        "accuracy": {"value": 0.55, "low": 0.45, "high": 0.65},
+        "values": {"x": [0.41, 0.3, 0.5]},
+    }
     assert compare(stored, near).verdict == "within"
     far = {**stored, "values": {"x": [0.61, 0.5, 0.7]}}
     found = compare(stored, far)
@@ -182,8 +186,8 @@ def test_comparison_of_results() -> None:
 
 
 def test_repeated_commands_write_elsewhere() -> None:
-    words = "runs/x sudoku --clues 40 35 --out a.json --json --samples=b.txt --seed 3".split()
-    assert _without_places(words) == "runs/x sudoku --clues 40 35 --seed 3".split()
+    words = ["runs/x", "sudoku", "--clues", "40", "35", "--out", "a.json", "--json", "--samples=b.txt", "--seed", "3"]
+    assert _without_places(words) == ["runs/x", "sudoku", "--clues", "40", "35", "--seed", "3"]
 
 
 def tamper(path: Path, change: Any) -> None:

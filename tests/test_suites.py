@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from simplax.cli import main
-from simplax.methods import METHODS, MDLM, Facts
+from simplax.methods import MDLM, METHODS, Facts
 from simplax.suites.benchmark import Surroundings
 from simplax.suites.catalogue import SUITES, declare
 from simplax.suites.declared import Options, Suite
@@ -36,7 +36,9 @@ def command(out: Path) -> list[str]:
 
 def start(out: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command(out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def record(out: Path, row: str) -> dict[str, Any]:
@@ -97,6 +99,7 @@ def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_it_ends_with_the_same_numbers(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "toy"
     first, second = (out / "results" / f"{row}.json" for row in ROWS)
@@ -120,6 +123,7 @@ def test_killed_at_any_point_it_ends_with_the_same_numbers(whole: Path, tmp_path
     assert before == {path: path.read_bytes() for path in out.glob("results/*.json")}
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_jobs(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "toy"
     both = [start(out), start(out)]
@@ -138,15 +142,28 @@ def test_a_directory_is_for_one_set_of_options(whole: Path, capsys: pytest.Captu
 
 def test_a_row_that_fails_is_shown_and_the_rest_goes_on(tmp_path: Path) -> None:
     suite = declare("toy", OPTIONS)
-    # ten masked cells need ten calls of the first-hitting sampler, which MDLM tries
-    suite = replace(suite, benchmark=replace(suite.benchmark, calls=8, develop_num=4, num=4))  # type: ignore[type-var]
+    suite = replace(suite, benchmark=replace(suite.benchmark, develop_num=4, num=4))  # type: ignore[type-var]
+    # a sampler that undoes another process than MDLM's
+    wrong = tuple(replace(one, sampler=suite.entries[1].tries[0].sampler) for one in suite.entries[0].tries)
+    suite = replace(suite, entries=(replace(suite.entries[0], tries=wrong), suite.entries[1]))
     store = Store.at(tmp_path / "toy")
     runner = Runner(suite, OPTIONS, store)
     runner.run(Pace({}))
     lines = {line.name: line for line in table(suite, store).lines}
-    assert "10 network calls" in lines["mdlm"].state and not lines["mdlm"].cells
+    assert "choose a sampler of its own" in lines["mdlm"].state and not lines["mdlm"].cells
     assert set(lines["simplax"].cells) == {"6", "0"}
     assert not runner.done(runner.jobs()[0]) and runner.done(runner.jobs()[1])
+
+
+def test_a_setting_with_more_calls_is_not_chosen(tmp_path: Path) -> None:
+    """Ten masked cells need ten calls of the first-hitting sampler; every row may make eight."""
+    suite = declare("toy", OPTIONS)
+    benchmark: Any = replace(suite.benchmark, calls=8, develop_num=4, num=4)  # type: ignore[type-var]
+    suite = replace(suite, benchmark=benchmark, entries=suite.entries[:1])
+    Runner(suite, OPTIONS, Store.at(tmp_path / "toy")).run(Pace({}))
+    one = record(tmp_path / "toy", "mdlm-seed0")
+    assert [each["allowed"] for each in one["development"]["clues"]] == [True] * 3 + [False] * 3
+    assert one["chosen"]["clues"] < 3 and all(point["nfe"] <= 8 for point in one["points"].values())
 
 
 def test_changed_settings_are_measured_again(whole: Path) -> None:
@@ -203,7 +220,9 @@ def test_refused_rows_are_not_trained(tmp_path: Path) -> None:
     suite = declare("toy", OPTIONS)
     third = replace(suite.entries[1], name="third")
     odd = replace(suite.entries[0], tries=suite.entries[0].tries[:3])
-    runner = Runner(replace(suite, entries=(odd, suite.entries[1], third)), OPTIONS, Store.at(tmp_path / "toy"))
+    runner = Runner(
+        replace(suite, entries=(odd, suite.entries[1], third)), OPTIONS, Store.at(tmp_path / "toy")
+    )
     assert set(runner.refused) == {"mdlm"}
     assert [entry.name for job in runner.jobs() for entry in job.entries] == ["simplax", "third"]
 

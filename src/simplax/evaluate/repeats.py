@@ -12,7 +12,18 @@ _TOLERANCE = 0.02
 """Numbers without an interval of their own may differ by this share of themselves."""
 # how fast it went, what it is called and which code drew it: none of it is a result
 _FREE = frozenset(
-    ("seconds", "puzzles_per_second", "sampling_seconds", "key", "code", "path", "text", "low", "high", "intervals")
+    (
+        "seconds",
+        "puzzles_per_second",
+        "sampling_seconds",
+        "key",
+        "code",
+        "path",
+        "text",
+        "low",
+        "high",
+        "intervals",
+    )
 )
 _NORMAL = 1.96
 

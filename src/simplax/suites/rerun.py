@@ -35,12 +35,14 @@ def again(
             raise UserError(f"the result has no point {name!r}{nearest(name, list(record['points']))}")
     loaded = from_pretrained(model)
     if loaded.origin["sha256"] != record["manifest"]["model"]["sha256"]:
-        raise UserError(f"{model} holds other weights than the result was made with: name theirs with --model.")
+        raise UserError(
+            f"{model} holds other weights than the result was made with: name theirs with --model."
+        )
     precisions.apply(record["manifest"]["dtype"]["network"], loaded.denoiser)
     stored, found = {}, {}
     for point in benchmark.points():
         known = record["points"].get(point.key)
-        if known is None or (points and point.key not in points):
+        if known is None or "setting" not in known or (points and point.key not in points):
             continue
         lacking = benchmark.missing(point, around)
         if lacking is not None:

@@ -45,7 +45,6 @@ class Plan:
     steps: int
     batch_size: int
     precision: str
-    calls: int
     place: Callable[[Method, Task, Architecture], tuple[Task, Architecture, Mapping[str, str]]]
     warmup: int = 100
     ema: float = 0.998

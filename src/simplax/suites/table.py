@@ -188,4 +188,3 @@ def _remarks(suite: Suite, lines: Sequence[Line]) -> tuple[str, ...]:
 def to_json(found: Table) -> dict[str, Any]:
     """As plain data."""
     return asdict(found)
-

@@ -46,7 +46,9 @@ def rerun(
     ],
     /,
     *,
-    model: Annotated[str | None, tyro.conf.arg(help="where its weights are now, if not where they were")] = None,
+    model: Annotated[
+        str | None, tyro.conf.arg(help="where its weights are now, if not where they were")
+    ] = None,
     points: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="POINT", help="of a suite's row only these, such as 30 or 0")
     ] = (),
@@ -94,7 +96,9 @@ def _read(path: Path) -> dict[str, Any]:
     if isinstance(record, dict) and "benchmark" not in record and isinstance(record.get("manifest"), dict):
         record = record["manifest"]
     if not isinstance(record, dict) or not ("benchmark" in record or {"command", "result"} <= set(record)):
-        raise UserError(f"{file} is not a result of simplax: give what evaluate, sweep, frontier or a suite wrote.")
+        raise UserError(
+            f"{file} is not a result of simplax: give what evaluate, sweep, frontier or a suite wrote."
+        )
     return record
 
 
@@ -124,7 +128,9 @@ def _command(record: dict[str, Any], model: str | None, puzzles: Path | None) ->
     """The recorded command in a process of its own, its files in a directory that is removed afterwards."""
     words = shlex.split(str(record["command"]))
     if len(words) < 3 or words[0] != "simplax" or words[1] not in _WRITES:
-        raise UserError(f"this result was made with {record['command']!r}, which is not a command that can be repeated.")
+        raise UserError(
+            f"this result was made with {record['command']!r}, which is not a command that can be repeated."
+        )
     verb, *rest = words[1:]
     options = _without_places(rest)
     if model is not None:
@@ -136,7 +142,10 @@ def _command(record: dict[str, Any], model: str | None, puzzles: Path | None) ->
         command = [verb, *options, "--out", str(Path(folder) / out)]
         say(f"simplax {shlex.join(command)}")
         done = subprocess.run(
-            [sys.executable, "-m", "simplax", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "simplax", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("simplax: ")
@@ -144,7 +153,9 @@ def _command(record: dict[str, Any], model: str | None, puzzles: Path | None) ->
         again = json_module.loads((Path(folder) / written).read_text(encoding="utf-8"))
     before, after = _weights(record), _weights(again)
     if before != after:
-        raise UserError("the model has other weights than the result was made with: name theirs with --model.")
+        raise UserError(
+            "the model has other weights than the result was made with: name theirs with --model."
+        )
     return record["result"], again["result"]
 
 
