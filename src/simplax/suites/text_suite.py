@@ -125,7 +125,7 @@ def _as_it_is(
 def text(options: Options) -> Suite:
     plan = Plan(
         task=TextTask(categories=VOCABULARY, sequence_length=LENGTH),
-        trunk=Architecture(width=128, depth=6, heads=4),
+        trunk=Architecture(width=144, depth=5, heads=4),
         steps=steps_of(options, STEPS),
         batch_size=64,
         precision=options.precision,
