@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from simplax.errors import UserError
+from simplax.io.files import create_json
 
 NAME = "lock"
 HEARTBEAT = 15.0
@@ -91,7 +92,7 @@ def attempt(path: Path, beats: Callable[[Path], bool]) -> Lock | dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         me = _myself()
-        if _create(path, me):
+        if create_json(path, me):
             return Lock(path, me["token"])
         holder = _read(path)
         if holder is None and not path.exists():
@@ -132,26 +133,6 @@ def _started(pid: int) -> str | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
-
-
-def _create(path: Path, content: dict[str, Any]) -> bool:
-    """Make the file, whole, unless there is one."""
-    temporary = path.with_name(f".{path.name}-{content['token']}")
-    temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    try:
-        os.link(temporary, path)
-        return True
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(json.dumps(content) + "\n")
-            return True
-        except FileExistsError:
-            return False
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

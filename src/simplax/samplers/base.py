@@ -39,6 +39,8 @@ class Sampler(abc.ABC, Generic[State]):
 
     undoes: ClassVar[tuple[type[Process], ...]]
     """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
+    exactness: ClassVar[str]
+    """One line for lists: whether its draws are exact, and the law of its samples were the network perfect."""
 
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""

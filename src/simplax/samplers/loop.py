@@ -62,6 +62,7 @@ def sample(
     top_p: float = 1.0,
     trajectory: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Samples:
     """Draw `shape = (batch, length)` sequences with any callable `denoiser(z, t) -> logits`.
 
@@ -69,7 +70,8 @@ def sample(
     for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
     `num_steps` may be left out where the sampler leaves no choice. `vocab_size` counts the data's categories: a mask is
     not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
-    own with `schedule` and `pi` (uniform noise, for those that know several).
+    own with `schedule` and `pi` (uniform noise, for those that know several). `watch` is called with the number of
+    steps made and the tokens (batch, length) there, from 0 on.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
@@ -88,10 +90,14 @@ def sample(
     times = sampler.grid(num_steps)
     state = pinned(sampler.init(setting, keys.stream("init")))
     path = [sampler.tokens(state)] if trajectory else []
+    if watch is not None:
+        watch(0, sampler.tokens(state))
     for n, (t, s) in enumerate(itertools.pairwise(times)):
         state = pinned(sampler.step(state, network, t, s, setting, keys.stream("step", n)))
         if trajectory:
             path.append(sampler.tokens(state))
+        if watch is not None:
+            watch(n + 1, sampler.tokens(state))
         if progress is not None:
             progress(n + 1, len(times) - 1)
     state = pinned(sampler.finish(state, network, times[-1], setting, keys.stream("finish")))

@@ -45,8 +45,12 @@ class Psi(Sampler[PsiState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess, MaskedProcess)
+    exactness: ClassVar[str] = (
+        "exact draws; tends to the data's law, as 1/N for a fixed number of redraws in all"
+    )
 
     kappa: Kappa = field(default_factory=Fixed)
+    """how much of a step is the reverse posterior, the rest being redrawn: a number, or a rule"""
     times: Grid | Plateau = field(default_factory=Grid)
     last: str | None = None
 

@@ -98,6 +98,8 @@ class Ancestral(AnchoredChain):
     With the exact leave-one-out predictor its law tends to the data's as 1/N.
     """
 
+    exactness: ClassVar[str] = "exact draws; tends to the data's law as 1/N"
+
     def anchored(
         self, z: Tensor, prediction: Prediction | None, time: float, setting: Setting, keys: Keys
     ) -> UniformState:

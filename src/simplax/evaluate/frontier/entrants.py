@@ -96,6 +96,7 @@ def jobs(
                 "num": protocol.num,
                 "device": model.device.type,
                 "dtype": model.dtype,
+                **({"compiled": True} if model.numerics.compiled else {}),
                 "torch": str(torch.__version__),
                 "code": sampling_code(model.method, sampler),
             },

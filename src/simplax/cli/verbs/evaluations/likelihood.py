@@ -8,6 +8,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.sampling import BatchSize, Compile, Dtype
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -25,7 +26,9 @@ def evaluate(
     ] = None,
     draws: Annotated[int, tyro.conf.arg(help="independent draws of time and noise for each")] = 8,
     seed: Annotated[int, tyro.conf.arg(help="of times and noise")] = 0,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
     device: Device = "auto",
@@ -39,9 +42,10 @@ def evaluate(
 
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     batch = loaded.config.task.held_out_batch(num)
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
@@ -52,7 +56,7 @@ def evaluate(
             attend=batch.attend,
             draws=draws,
             seed=seed,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(batch.tokens)),
             progress=done,
         )
     characters = count_characters(loaded, batch)
