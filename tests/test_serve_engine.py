@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from simplax.data.molecules.canonical import parse
+from simplax.errors import UserError
 from simplax.pretrained.model import Model
+from simplax.serve import molecules
 from simplax.serve.engine import Busy, Engine, Job, Stopped, Work
 from simplax.serve.limits import Limits
 from simplax.serve.merging import Call, call_together
 from simplax.serve.metrics import Metrics
+from simplax.serve.schemas import MoleculesRequest
+from simplax.serve.served import Served, load
 from sudoku_models import FOUR, Arbitrary, model, oracle
 
 SECONDS = 60
@@ -163,7 +169,7 @@ def test_a_stopped_request_ends_at_its_next_call(engine: Engine) -> None:
 
 def test_time_and_queue_are_bounded() -> None:
     engine = Engine(Limits(batch=1, queue=2, seconds=0.2), Metrics())
-    clients = [Client(engine, arbitrary(), 1, drawing(1, 100_000, 0)) for _ in range(2)]
+    clients = [Client(engine, arbitrary(), 1, drawing(1, 20_000, 0)) for _ in range(2)]
     with pytest.raises(Busy) as refused:
         engine.submit(clients[0].job)
     assert 1 <= refused.value.seconds <= 60
@@ -175,7 +181,7 @@ def test_time_and_queue_are_bounded() -> None:
 
 
 def test_the_end_of_the_engine_ends_what_runs(engine: Engine) -> None:
-    client = Client(engine, arbitrary(), 1, drawing(1, 1_000_000, 0))
+    client = Client(engine, arbitrary(), 1, drawing(1, 20_000, 0))
     engine.start()
     engine.stop("The server is stopping.")
     assert client.last() == ("error", {"status": 503, "error": "The server is stopping."})
@@ -203,3 +209,33 @@ def test_calls_of_different_shape_are_not_mixed() -> None:
     assert seen == [3]
     for part, result in zip(parts, together):
         assert torch.equal(result, part.state.float() + 0.5)
+
+
+def test_molecules_are_drawn_once_they_can_be_read(engine: Engine) -> None:
+    pytest.importorskip("rdkit", reason="the molecules extra is not installed")
+    served = Served("tiny", "molecules", model("qm9-simplax"))
+    planned = molecules.plan(served, MoleculesRequest(num=3, steps=4, seed=2))
+    client = Client(engine, planned.model, planned.sequences, planned.work)
+    engine.start()
+    name, data = client.last()
+    drawn = served.model.sample(3, num_steps=4, seeds=2)
+    assert name == "done" and data["strings"] == served.model.config.task.text(drawn.tokens)
+    assert data["valid"] == [parse(text) is not None for text in data["strings"]]
+    frames = [data["strings"] for name, data in client.events if name == "step"]
+    assert len(frames) == 5 and frames[-1] == data["strings"]
+    picture = molecules.structure("CCO")
+    assert picture is not None and "<svg" in picture and molecules.structure("C(") is None
+
+
+def test_several_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        model("sudoku4-simplax").save_pretrained(tmp_path / folder / "mine")
+    shelf = load([str(tmp_path / "a" / "mine"), str(tmp_path / "b" / "mine")], "cpu")
+    assert [one.name for one in shelf.served] == ["mine", "mine-2"]
+    assert str(tmp_path) not in str([one.info() for one in shelf.served])
+    assert shelf.find("sudoku", None).name == "mine" and shelf.find("sudoku", "mine-2").name == "mine-2"
+    with pytest.raises(UserError, match="no model of text"):
+        shelf.find("text", None)
+    with pytest.raises(UserError, match="neither Sudoku, text nor molecules"):
+        model("toy-simplax").save_pretrained(tmp_path / "toy")
+        load([str(tmp_path / "toy")], "cpu")
