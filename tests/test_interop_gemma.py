@@ -1,4 +1,4 @@
-"""Our scheduler in diffusers' own pipeline, with a DiffusionGemma of transformers so small that its weights are random."""
+"""Our scheduler in the pipeline of diffusers, with a tiny random DiffusionGemma of transformers."""
 
 from __future__ import annotations
 
@@ -65,10 +65,19 @@ def drawn(pipeline: Any, scheduler: Any, seed: int = 0) -> Tensor:
 
 
 class Watched(SimplaxScheduler):
-    """Notes what the pipeline hands over."""
+    """Notes what the pipeline hands over, which it decides by the names of the arguments."""
 
-    def step(self, model_output: Tensor, timestep: Any, sample: Tensor, **options: Any) -> Any:
-        result = super().step(model_output, timestep, sample, **options)
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: Any,
+        sample: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        return_dict: bool = True,
+    ) -> Any:
+        assert generator is not None
+        result = super().step(model_output, timestep, sample, generator=generator)
         self.__dict__.setdefault("seen", []).append(
             (int(timestep), model_output.shape, int(result.redrawn.sum()))
         )
