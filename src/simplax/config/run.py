@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simplax.concentration import Concentration, Constant, PerToken, Vanishing
+from simplax.concentration import Concentration, Constant, Normalised, PerToken, Vanishing
 from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
@@ -29,6 +29,7 @@ from simplax.samplers import (
     Psi,
     Sampler,
     Simplax,
+    SimplexChurn,
 )
 from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
 from simplax.samplers.transforms import check_temperature
@@ -43,7 +44,12 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
     Method: METHODS,
     Architecture: PRESETS,
     Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
-    Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
+    Concentration: {
+        "constant": Constant,
+        "vanishing": Vanishing,
+        "per_token": PerToken,
+        "normalised": Normalised,
+    },
     Sampler: {
         "simplax": Simplax,
         "ancestral": Ancestral,
@@ -51,6 +57,7 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
         "first_hitting": FirstHitting,
         "left_to_right": LeftToRight,
         "psi": Psi,
+        "simplex_churn": SimplexChurn,
         "cached_hybrid": CachedHybrid,
         "one_hot_euler": OneHotEuler,
         "embedding_ddim": EmbeddingDDIM,
