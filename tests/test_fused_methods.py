@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simplax.bench.measure import peak_bytes
-from simplax.methods import AR, MDLM, UDLM, Duo, Simplax
+from simplax.methods import AR, MDLM, SDM, UDLM, Duo, Simplax
 from simplax.methods.base import HasLikelihood, Method
 from simplax.methods.duo import Curriculum
 from simplax.nn import Architecture, Denoiser
@@ -32,6 +32,7 @@ METHODS: dict[str, Method] = {
     "simplax atoms": Simplax(form="atoms"),
     "simplax dense": Simplax(form="dense"),
     "simplax reads w": Simplax(form="atoms", reads_w=True),
+    "sdm": SDM(),
     "duo curriculum": Duo(curriculum=Curriculum(end=10, log10_temperature=(-1.0, -1.0))),
     "duo curriculum, dense": Duo(curriculum=Curriculum(end=10, log10_temperature=(-1.0, -1.0), top_k=None)),
 }

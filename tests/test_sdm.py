@@ -1,4 +1,4 @@
-"""SDM (arXiv 2609.35553): equations, the law of its steps, chains with the exact posterior on a tiny problem, learning."""
+"""SDM (arXiv 2609.35553): equations, laws of its steps, chains with the exact posterior, learning."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ Eta = Annotated[
     str | None,
     tyro.conf.arg(
         metavar="ETA",
-        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS",
+        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
+        "normalised:NU0:NU1:BEND",
     ),
 ]
 TimePower = Annotated[
