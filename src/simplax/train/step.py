@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from simplax.methods.loops import training_loss
 from simplax.random import Keys, mix64
 from simplax.times import stratified
 from simplax.train.distributed import World, replicate, shard
@@ -53,7 +54,7 @@ class Objective(nn.Module):
         self, batch: Batch, context: StepContext
     ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
         """What is reported, what is differentiated, the number of scored tokens, and observations."""
-        loss = self.method.loss(self.denoiser, batch, context)
+        loss = training_loss(self.method, self.denoiser, batch, context)
         value = loss.per_token.detach().sum(dtype=torch.float64)
         total = (
             loss.per_token.sum()
