@@ -89,10 +89,14 @@ class SamplingDefaults:
     """share of the probability that is kept at each position, the most likely tokens first"""
     sampler: Sampler[Any] | None = None
     """sampler and its settings; the method's own if none"""
+    loops: int | None = None
+    """how often a call goes through the network's blocks; as in training if none"""
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
+        if self.loops is not None and self.loops < 1:
+            raise UserError(f"loops must be at least 1, got {self.loops}.")
         check_temperature(self.temperature)
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")

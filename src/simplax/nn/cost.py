@@ -52,6 +52,8 @@ def trunk_multiply_adds(
         modulation = linear_weights(block.adaLN_modulation)  # type: ignore[arg-type]
         total += loops * (rows * modulation + batch * positions * (linear_weights(block) - modulation))
         total += loops * 2 * batch * positions * attended * denoiser.architecture.width
+    if denoiser.relation_bias is not None:
+        total += denoiser.relation_bias.weight.numel() * positions * attended
     total += _embedding(denoiser.vocab_embed, z)
     if self_condition is not None:
         total += _embedding(denoiser.vocab_embed, self_condition)

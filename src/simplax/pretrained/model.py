@@ -120,6 +120,7 @@ class Model:
         time_power: float | None = None,
         sampler: Sampler[Any] | None = None,
         lengths: Sequence[int] | Tensor | int | None = None,
+        loops: int | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
         progress: Callable[[int], None] | None = None,
@@ -129,7 +130,8 @@ class Model:
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `loops` is how
+        often a call goes through the network's blocks, if not as often as in training. `progress` is
         called with the number of sequences done, those in progress counted by their share of steps.
         """
         if num < 1 or batch_size < 1:
@@ -175,6 +177,7 @@ class Model:
                         attend=None if attend is None else attend[rows].to(self.device),
                         temperature=defaults.temperature if temperature is None else temperature,
                         top_p=defaults.top_p if top_p is None else top_p,
+                        loops=defaults.loops if loops is None else loops,
                         trajectory=trajectory,
                         progress=tell,
                     )
