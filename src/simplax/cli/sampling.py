@@ -26,6 +26,9 @@ TimePower = Annotated[
         metavar="P", help="times of the steps are (1 - k/N)^P: over 1 for finer steps near the end"
     ),
 ]
+Loops = Annotated[
+    int | None, tyro.conf.arg(metavar="R", help="times that a call goes through the network's blocks")
+]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]

@@ -13,12 +13,14 @@ from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
 from simplax.pretrained.model import Model
+from simplax.samplers.base import WORK, Counted
 from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
+class Answers(Counted):
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, made of
+    `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
     neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
@@ -30,6 +32,8 @@ class Answers:
     nfe: float
     num_steps: int
     frames: np.ndarray | None = None
+    block_passes: float = 0.0
+    multiply_adds: float = 0.0
 
     @property
     def valid(self) -> np.ndarray:
@@ -74,6 +78,7 @@ def answer(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    loops: int | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -93,7 +98,7 @@ def answer(
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
     boards, formed = np.zeros_like(puzzles, dtype=np.int8), np.zeros(len(puzzles), dtype=bool)
     paths: np.ndarray | None = None
-    calls, steps, finished = 0.0, 0, 0
+    work, steps, finished = dict.fromkeys(WORK, 0.0), 0, 0
     for rows, conditional in _batches(puzzles, batch_size):
         defaults = model.defaults(conditional=conditional)
         drawn = model.sample(
@@ -104,10 +109,12 @@ def answer(
             tokens=held.tokens[rows],
             given=held.given[rows],
             sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            loops=loops,
             batch_size=len(rows),
             trajectory=trajectory,
         )
-        calls, steps, finished = calls + drawn.nfe * len(rows), drawn.num_steps, finished + len(rows)
+        work = {name: work[name] + value * len(rows) / len(puzzles) for name, value in drawn.work().items()}
+        steps, finished = drawn.num_steps, finished + len(rows)
         boards[rows], formed[rows] = _read(task, drawn.tokens.cpu())
         if drawn.trajectory is not None:
             if paths is None:
@@ -115,7 +122,7 @@ def answer(
             paths[:, rows] = _frames(task, drawn.trajectory)
         if progress is not None:
             progress(finished)
-    return Answers(puzzles, boards, formed, calls / len(puzzles), steps, paths)
+    return Answers(puzzles, boards, formed, num_steps=steps, frames=paths, **work)
 
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:

@@ -15,14 +15,14 @@ from simplax.nn.network import Chain, LogitTransform
 from simplax.processes.base import Process
 from simplax.processes.prior import Prior
 from simplax.random import Keys
-from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.base import Counted, Sampler, Setting, check_process
 from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
 from simplax.schedules import Schedule
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Counted):
     """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if requested.
 
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
@@ -43,10 +43,6 @@ class Samples:
     block_passes: float = 0.0
     lengths: Tensor | None = None
     multiply_adds: float = 0.0
-
-    def work(self) -> dict[str, float]:
-        """What a sequence cost on average, for reports: calls alone would hide how deep each of them is."""
-        return {"nfe": self.nfe, "block_passes": self.block_passes, "multiply_adds": self.multiply_adds}
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, TimePower, read_eta
+from simplax.cli.sampling import Eta, Loops, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -34,6 +34,7 @@ def sample(
     time_power: TimePower = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    loops: Loops = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
     prompt: Annotated[str | None, tyro.conf.arg(help="text that every sequence begins with")] = None,
     given: Annotated[bool, tyro.conf.arg(help="clamp the given positions of validation sequences")] = False,
@@ -75,6 +76,7 @@ def sample(
             eta=concentration,
             time_power=time_power,
             lengths=lengths,
+            loops=loops,
             batch_size=batch_size,
             trajectory=html is not None,
             progress=done,
@@ -118,7 +120,7 @@ def record(
         model,
         sampler=sampler,
         num_steps=drawn.num_steps,
-        nfe=drawn.nfe,
+        **drawn.work(),
         seeds=drawn.seeds.tolist(),
         temperature=defaults.temperature if temperature is None else temperature,
         top_p=defaults.top_p if top_p is None else top_p,

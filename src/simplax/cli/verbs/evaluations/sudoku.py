@@ -9,7 +9,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Compile, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import BatchSize, Compile, Eta, Loops, Seed, Steps, Temperature, TimePower, read_eta
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -43,6 +43,7 @@ def evaluate(
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
+    loops: Loops = None,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
     compile: Compile = False,
@@ -95,6 +96,7 @@ def evaluate(
                 eta=concentration,
                 time_power=time_power,
                 temperature=temperature,
+                loops=loops,
                 seed=seed,
                 batch_size=batch_size,
                 progress=done,
@@ -104,9 +106,10 @@ def evaluate(
             loaded,
             sampler=used[count],
             num_steps=score.num_steps,
-            nfe=score.nfe,
+            **score.work(),
             seeds=[seed],
             temperature=temperatures[count],
+            loops=loaded.config.sampling.loops if loops is None else loops,
             evaluation="sudoku",
             layout=task.layout,
             split=split,
@@ -144,6 +147,7 @@ def _shown(scores: list[Score]) -> Any:
         "right cells %",
         "valid % (95 %)",
         "NFE",
+        "block passes",
         "puzzles/s",
         "real clues",
     ]
@@ -155,6 +159,7 @@ def _shown(scores: list[Score]) -> Any:
             "" if score.cell_accuracy is None else f"{100 * score.cell_accuracy:.2f}",
             str(score.validity),
             f"{score.nfe:g}",
+            f"{score.block_passes:g}",
             f"{score.puzzles_per_second:.1f}",
             ", ".join(f"{value}: {number}" for value, number in score.clue_counts.items()),
         ]
