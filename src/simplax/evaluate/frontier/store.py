@@ -123,7 +123,8 @@ class Store:
         temporary = path.with_name(f".{path.name}.tmp")
         ids = drawn.ids.astype(np.uint16 if drawn.ids.max(initial=0) < 1 << 16 else np.uint32)
         with open(temporary, "wb") as file:
-            np.savez(file, ids=ids, num_steps=drawn.num_steps, seconds=drawn.seconds, **drawn.work())
+            facts: dict[str, Any] = {"num_steps": drawn.num_steps, "seconds": drawn.seconds, **drawn.work()}
+            np.savez(file, ids=ids, **facts)
         os.replace(temporary, path)
 
     def _point(self, key: str) -> Path:
