@@ -3,6 +3,7 @@
 `python -m simplax.cli.reference` writes `settings.json`, which the help of `simplax train RECIPE` is made of; run it
 (or `make reference`) after a change of recipes or of their dataclasses. The meaning of a setting is the string below
 its field, or else an entry of `simplax.cli.meanings`, or else the first clause of the class's docstring that names it.
+In a checkout it also writes the table of methods in `docs/methods.md`, so that a new method is documented by its facts.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from simplax.cli.meanings import MEANINGS
 from simplax.cli.settings import GROUP, TABLE
 from simplax.config.run import FAMILIES, encode
 from simplax.io.files import write_text
+from simplax.methods import METHODS
 from simplax.recipes import RECIPES, get
 
 _METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "TEXT", bool: "{true,false}"}
@@ -130,5 +133,34 @@ def _names(annotation: Any) -> list[str]:
     return names if len(names) > 1 else []
 
 
+def methods_table() -> str:
+    """The methods in Markdown, as they describe themselves."""
+    lines = ["| Method | State it noises | Likelihood | Own sampler | From |", "|---|---|---|---|---|"]
+    for name, method in METHODS.items():
+        facts, sampler = method.facts, type(method().sampler()).__name__
+        cells = (
+            f"`{name}`",
+            facts.latent,
+            method.likelihood_kind(),
+            f"`{sampler}`",
+            facts.citation,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """A page with the table of methods between its two marks."""
+    before, _, rest = page.partition(_MARKS[0])
+    _, _, after = rest.partition(_MARKS[1])
+    return f"{before}{_MARKS[0]}\n{methods_table()}\n{_MARKS[1]}{after}"
+
+
+_MARKS = "<!-- methods, by make reference -->", "<!-- end of methods -->"
+METHODS_PAGE = Path(__file__).parents[3] / "docs" / "methods.md"
+
+
 if __name__ == "__main__":
     write_text(TABLE, text(describe(RECIPES)))
+    if METHODS_PAGE.is_file():  # a checkout
+        write_text(METHODS_PAGE, with_table(METHODS_PAGE.read_text()))
