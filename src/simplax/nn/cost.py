@@ -1,7 +1,8 @@
 """What a call costs: multiply-adds of its matrix products, so that nobody hides depth or width inside a call.
 
 Elementwise work, softmax, norms and weighted bags of embeddings are not counted; attention counts all pairs of
-positions, also those that a mask leaves out.
+positions, also those that a mask leaves out. What the sequences of a call share counts for each of them, so that a
+sequence costs the same in every batch.
 """
 
 from __future__ import annotations
@@ -44,16 +45,15 @@ def trunk_multiply_adds(
     """Multiply-adds of one call on the state `z`, all sequences together."""
     batch, positions = shape_of(z)
     loops = denoiser.architecture.loops if loops is None else loops
-    rows = 1 if denoiser.time is None else batch  # a network without time has one conditioning vector for all
     attended = positions + (0 if cache is None else cache.length)
     output = denoiser.output_layer
-    total = rows * linear_weights(denoiser.sigma_map, output.adaLN_modulation)
+    total = batch * linear_weights(denoiser.sigma_map, output.adaLN_modulation)
     for block in denoiser.blocks:
         modulation = linear_weights(block.adaLN_modulation)  # type: ignore[arg-type]
-        total += loops * (rows * modulation + batch * positions * (linear_weights(block) - modulation))
+        total += loops * batch * (modulation + positions * (linear_weights(block) - modulation))
         total += loops * 2 * batch * positions * attended * denoiser.architecture.width
     if denoiser.relation_bias is not None:
-        total += denoiser.relation_bias.weight.numel() * positions * attended
+        total += batch * denoiser.relation_bias.weight.numel() * positions * attended
     total += _embedding(denoiser.vocab_embed, z)
     if self_condition is not None:
         total += _embedding(denoiser.vocab_embed, self_condition)
