@@ -403,3 +403,20 @@ def test_it_learns_in_seconds(input: str) -> None:
         )  # fmt: skip
         ours = -float(chain.log_prob(drawn.tokens).mean()) / length
         assert ours < truth + 0.35 * (worst - truth), (kappa, ours, truth, worst)
+
+
+@pytest.mark.training
+def test_it_solves_small_sudokus(tmp_path: Path) -> None:
+    """By its recipe in minutes: held-out 4x4 puzzles, with and without churn."""
+    from simplax import recipes
+    from simplax.pretrained import from_pretrained
+    from simplax.recipes.launch import launch
+
+    launch(recipes.get("sudoku4-sdm"), tmp_path / "run", device="cpu", quiet=True)
+    model = from_pretrained(tmp_path / "run", device="cpu")
+    batch = model.config.task.held_out_batch(256)
+    for kappa, least in ((0.0, 0.85), (1.0, 0.95)):
+        drawn = model.sample(
+            256, seeds=0, tokens=batch.tokens, given=batch.given, sampler=SimplexChurn(kappa)
+        )
+        assert float((drawn.tokens == batch.tokens).all(-1).double().mean()) > least
