@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from simplax.cli.meanings import MEANINGS
-from simplax.cli.settings import GROUP, TABLE
+from simplax.cli.settings import GROUP, KIND, TABLE, shown
 from simplax.config.run import FAMILIES, encode
 from simplax.io.files import write_text
 from simplax.methods import METHODS
@@ -82,14 +82,31 @@ def _group(cls: type) -> dict[str, Any]:
     }
 
 
+def flat_settings(value: Any, path: str = "") -> dict[str, dict[str, str]]:
+    """Every setting of a dataclass and of those within it by its dotted name: how it is typed, default, meaning."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, (typed, about, names) in _group(type(value))["fields"].items():
+        inner = getattr(value, name)
+        nested = dataclasses.is_dataclass(inner)
+        default = shown(encode(inner).get(KIND, "") if nested else encode(inner))
+        if names:
+            about = f"{about}; one of {', '.join(names)}"
+        if names or not nested:
+            rows[path + name] = {"typed": typed, "default": default, "meaning": about}
+        if nested:
+            rows |= flat_settings(inner, f"{path}{name}.")
+    return rows
+
+
 def meaning(cls: type, field: str) -> str:
     """What a field means, or nothing if that is written nowhere."""
     documented = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
     for base in documented:
         if field in (below := _strings_below_fields(base)):
             return below[field]
-    package = cls.__module__.split(".")[1]
-    for key in (*(f"{base.__name__}.{field}" for base in documented), f"{package}.{field}", field):
+    owners = [base.__name__ for base in documented]
+    packages = [base.__module__.split(".")[1] for base in documented if "." in base.__module__]
+    for key in (*(f"{owner}.{field}" for owner in (*owners, *packages)), field):
         if key in MEANINGS:
             return MEANINGS[key]
     prose = " ".join(" ".join((base.__doc__ or "").split()) for base in documented)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from simplax.nn.carry import Carry, carry_of
 from simplax.nn.denoiser import Denoiser
 from simplax.nn.foreign import attribute, call, unwrapped
-from simplax.processes.prediction import Prediction, Projection
+from simplax.processes.prediction import GuidedPrediction, Prediction, Projection
 from simplax.typing import Batch, StepContext
 
 LogitTransform = Callable[[Tensor], Tensor]
@@ -92,7 +92,7 @@ class Network:
         gradient: in training for a random `share` of the samples (the carry's own if not given), for all of them where
         something is measured. Without a `context` nobody makes a first call: the carry is empty.
         """
-        keywords = {"given": batch.given, "attend": batch.attend, **keywords}
+        keywords = {"given": batch.given, "attend": batch.attend, "labels": batch.labels, **keywords}
         carried = None if context is None else self._first_call(state, t, context, share, keywords)
         return self.predict(state, t, carried, fuse=True, raw_only=True, **keywords)[0]
 
@@ -233,7 +233,9 @@ class Network:
 class Chain(Network):
     """A network along a chain of sampling steps: it keeps each sequence's carry from call to call.
 
-    `given` and `attend` are those of the whole batch; `transform` is applied to the logits of every call.
+    `given`, `attend` and `labels` are those of the whole batch; `transform` is applied to the logits of every call.
+    With a strength `guided_by` every sequence is read twice, with its labels and without, each reading with a carry of
+    its own, and the predictions are guided ones.
     """
 
     def __init__(
@@ -244,12 +246,20 @@ class Chain(Network):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         batch: int = 0,
+        labels: Tensor | None = None,
+        guided_by: float | None = None,
         loops: int | None = None,
     ) -> None:
         super().__init__(denoiser, size, loops)
-        self.batch = batch
+        self.strength = guided_by
+        self.copies = 1 if guided_by is None else 2
+        self.batch = batch * self.copies
         self.transform = transform or (lambda logits: logits)
-        self.given, self.attend = given, attend
+        self.known = {"given": given, "attend": attend, "labels": labels}
+        if guided_by is not None:
+            assert labels is not None
+            self.known = {name: None if v is None else torch.cat([v, v]) for name, v in self.known.items()}
+            self.known["labels"] = torch.cat([labels, torch.full_like(labels, torch.nan)])
         self.carried: Tensor | None = None
 
     def read(
@@ -265,8 +275,25 @@ class Chain(Network):
 
         Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
         """
+        if self.strength is None:
+            return self._read(state, t, rows, busy, keywords)
         count = _batch_of(state)
-        known = {"given": self.given, "attend": self.attend}
+        both = torch.arange(count, device=_device_of(state)).repeat(2)
+        prediction = self._read(
+            _rows_of(state, both),
+            t[both.to(t.device)] if t.dim() else t,
+            None if rows is None else torch.cat([rows, rows + self.batch // 2]),
+            None if busy is None else busy.repeat(2),
+            keywords,
+        )
+        labelled, unlabelled = prediction.logits.split(count)
+        return GuidedPrediction(Prediction(labelled), Prediction(unlabelled), self.strength)
+
+    def _read(
+        self, state: Any, t: Tensor, rows: Tensor | None, busy: Tensor | None, keywords: dict[str, Any]
+    ) -> Prediction:
+        count = _batch_of(state)
+        known = self.known
         if rows is not None:
             known = {name: None if value is None else value[rows] for name, value in known.items()}
         carried = self.carried if rows is None or self.carried is None else self.carried[rows]

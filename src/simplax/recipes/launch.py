@@ -10,6 +10,7 @@ from torch import nn
 
 from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
+from simplax.nn.lora import adapt
 from simplax.pretrained.stored import CONFIG, run_of
 from simplax.recipes.prior import fill_prior, start_prior
 from simplax.recipes.watch import KeepSamples, metric
@@ -50,6 +51,16 @@ def _check_start(config: RunConfig, source: Path) -> None:
         )
 
 
+def _check_labels(config: RunConfig) -> None:
+    """A network reads all labels of its data, or none."""
+    sizes = tuple(label.size for label in config.task.described_by())
+    if config.architecture.labels not in ((), sizes):
+        raise UserError(
+            f"the data has labels with {list(sizes)} classes (0 is a number) and the network reads "
+            f"{list(config.architecture.labels)}: say --architecture.labels {','.join(map(str, sizes)) or '[]'}."
+        )
+
+
 def repeats(config: RunConfig, source: Path) -> str | None:
     """What a run started from `source` would see again of what that began with: data, data and noise, or None."""
     stored = run_of(source) / CONFIG
@@ -79,11 +90,21 @@ def launch(
     With `decay_from` the run finishes the one it starts from: see `simplax.train.train`.
     """
     directory = Path(directory)
+    _check_labels(config)
     if init_from is not None:
         _check_start(config, Path(init_from))
     denoiser = build(config)
-    if not (directory / "latest").exists():
+    begins = not (directory / "latest").exists()
+    if begins:
         fill_prior(config, denoiser)
+    if begins and init_from is None and config.method.needs_start:
+        raise UserError("a distillation starts from its teacher: name that model with --init-from.")
+    if config.lora is not None:
+        if begins and init_from is None:
+            raise UserError(
+                "low-rank adapters are trained for a model that there is: name it with --init-from."
+            )
+        adapt(denoiser, config.lora, config.run.seed)
     samples = [KeepSamples(config, directory, hooks=hooks)] if config.run.sample_every else []
     return train(
         config.method,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from simplax.methods.loops import training_loss
+from simplax.nn import attribute
+from simplax.nn.labels import drop_labels
 from simplax.random import Keys, mix64
 from simplax.times import stratified
 from simplax.train.distributed import World, replicate, shard
@@ -54,6 +56,9 @@ class Objective(nn.Module):
         self, batch: Batch, context: StepContext
     ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
         """What is reported, what is differentiated, the number of scored tokens, and observations."""
+        share = attribute(self.denoiser, "label_dropout", 0.0)
+        if batch.labels is not None and share > 0:
+            batch = replace(batch, labels=drop_labels(batch.labels, share, context.keys.stream("labels")))
         loss = training_loss(self.method, self.denoiser, batch, context)
         value = loss.per_token.detach().sum(dtype=torch.float64)
         total = (
@@ -135,6 +140,7 @@ class Stepper:
         )
         self._learn(seen, step)
         self.ema.update()
+        self.method.after_average(self.denoiser, self.ema.state_dict, step)
         return Outcome(totals, norm, learning_rate, self.world.any(stop))
 
     def check(self) -> None:
