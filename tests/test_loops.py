@@ -29,6 +29,8 @@ from simplax.recipes.launch import launch
 from simplax.samplers import sample
 from simplax.schedules import LogLinear
 from simplax.times import stratified
+from simplax.train import Optimizer
+from simplax.train.cost import Calls, count_weights, flop_per_step
 from simplax.typing import Batch, StepContext
 from test_joints import randomised
 
@@ -289,6 +291,9 @@ def test_multiply_adds_of_other_calls() -> None:
         ):
             wanted = plain.multiply_adds(state, **keywords)
             assert wanted == counted(plain, state, TIMES, **keywords) > 0
+    described = network(replace(PLAIN, labels=(3, 0)))
+    labels = torch.tensor([[1.0, 0.5]])
+    assert described.multiply_adds(TOKENS[:1]) == counted(described, TOKENS[:1], TIMES[:1], labels=labels)
     timeless = Denoiser(K, L, PLAIN)
     assert timeless.multiply_adds(TOKENS[:1]) == counted(timeless, TOKENS[:1], None)
     board = Denoiser(4, 16, replace(PLAIN, relations="sudoku4"))
@@ -304,6 +309,17 @@ def test_multiply_adds_of_other_calls() -> None:
     llama = LlamaDenoiser(LlamaShape(K, 16, 32, 2, 4, 2, 4), L, bos=0)
     for state in (TOKENS, dense):
         assert llama.multiply_adds(state) == counted(llama, state, None)
+
+
+def test_the_plan_of_a_run_counts_every_loop() -> None:
+    """FLOP of training steps that `simplax doctor` reports: a call without gradients costs what it is counted with."""
+    denoiser = Denoiser(K, L, LOOPED, time=LogLinear().sigma)
+    weights, once = count_weights(denoiser, Optimizer()), Calls(0.0, 1.0)
+    for loops in (1, 3):
+        flop = flop_per_step(weights, once, replace(PLAIN, loops=loops), L, B)
+        assert flop == 2 * denoiser.multiply_adds(TOKENS, loops=loops)
+    between = flop_per_step(weights, once, replace(LOOPED, fewest_loops=1), L, B)
+    assert between == 2 * denoiser.multiply_adds(TOKENS, loops=2)
 
 
 def test_autoregressive_calls_read_only_what_is_new() -> None:

@@ -47,7 +47,7 @@ def trunk_multiply_adds(
     loops = denoiser.architecture.loops if loops is None else loops
     attended = positions + (0 if cache is None else cache.length)
     output = denoiser.output_layer
-    total = batch * linear_weights(denoiser.sigma_map, output.adaLN_modulation)
+    total = batch * linear_weights(denoiser.sigma_map, denoiser.label_embed, output.adaLN_modulation)
     for block in denoiser.blocks:
         modulation = linear_weights(block.adaLN_modulation)  # type: ignore[arg-type]
         total += loops * batch * (modulation + positions * (linear_weights(block) - modulation))
