@@ -112,7 +112,7 @@ def solve(
             "solution": _digits(answers.boards[row]),
             "valid": bool(solved[:, number].any()),
             "attempts": attempts,
-            "nfe": round(answers.nfe * attempts, 6),
+            **{name: round(value * attempts, 6) for name, value in answers.work().items()},
         }
         for number, (each, row) in enumerate(zip(parsed, shown))
     ]

@@ -139,7 +139,7 @@ def _point(score: Any, eta: str) -> dict[str, Any]:
         "clues": score.clues,
         "eta": eta,
         "num_steps": score.num_steps,
-        "nfe": score.nfe,
+        **score.work(),
         "measure": measure,
         "value": share.value,
         "low": share.low,
