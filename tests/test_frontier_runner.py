@@ -214,7 +214,7 @@ def test_the_verb_writes_the_whole_study(
         ("udlm", 2), ("udlm", 4), ("ar", 24),
     ]  # fmt: skip
     assert len(found["result"]["points"]) == 9 and len(found["result"]["controls"]) == 8
-    for name in ("table.md", "texts.md", "frontier.png", "frontier.svg"):
+    for name in ("table.md", "texts.md", "frontier.png", "frontier.svg", "frontier.html"):
         assert (out / name).stat().st_size > 0
     assert "| human-half |" in (out / "table.md").read_text()
 
@@ -237,3 +237,27 @@ def test_one_setting_is_measured_beside_data_and_controls(
     both = [str(tmp_path / name) for name in ("a.json", "b.json")]
     (first, second) = json.loads(run(monkeypatch, capsys, "compare", *both, "--json"))["generative"]
     assert first["differs"] == {} and second["differs"] == {"temperature": {"first": 1.0, "here": 0.5}}
+
+
+def test_points_are_drawn_with_the_sampler_that_is_named(
+    study: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    words = [
+        "frontier",
+        str(study[0] / "udlm"),
+        "--num",
+        "4",
+        "--temperatures",
+        "1",
+        "--steps",
+        "2",
+        "--json",
+    ]
+    words += ["--sampler", "psi", "--sampler.last", "posterior", "--out", str(tmp_path)]
+    (point,) = json.loads(run(monkeypatch, capsys, *words))["result"]["points"]
+    assert point["nfe"] == 3  # one more than steps, for the end
+    stored = json.loads((tmp_path / "points" / f"{point['key'][:24]}.json").read_text())
+    assert stored["settings"]["sampler"]["kind"] == "psi"

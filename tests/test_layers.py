@@ -21,6 +21,8 @@ LAYERS = [
     "pretrained interop",
     "evaluate viz",
     "recipes",
+    "suites",
+    "serve",
     "bench cli",
 ]
 RANK = {part: number for number, layer in enumerate(LAYERS) for part in layer.split()}

@@ -12,25 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simplax.concentration import Concentration, Constant, PerToken, Vanishing
+from simplax.concentration import Concentration, Constant, Normalised, PerToken, Vanishing
 from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
 from simplax.nn import PRESETS, Architecture
 from simplax.nn.lora import Lora
-from simplax.samplers import (
-    Ancestral,
-    CachedHybrid,
-    EmbeddingDDIM,
-    FirstHitting,
-    GeodesicEuler,
-    LeftToRight,
-    MaskedAncestral,
-    OneHotEuler,
-    Psi,
-    Sampler,
-    Simplax,
-)
+from simplax.samplers import SAMPLERS, Sampler
 from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
 from simplax.samplers.transforms import check_temperature
 from simplax.schedules import Cosine, Linear, LogLinear, Polynomial, Schedule
@@ -44,19 +32,13 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
     Method: METHODS,
     Architecture: PRESETS,
     Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
-    Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
-    Sampler: {
-        "simplax": Simplax,
-        "ancestral": Ancestral,
-        "masked_ancestral": MaskedAncestral,
-        "first_hitting": FirstHitting,
-        "left_to_right": LeftToRight,
-        "psi": Psi,
-        "cached_hybrid": CachedHybrid,
-        "one_hot_euler": OneHotEuler,
-        "embedding_ddim": EmbeddingDDIM,
-        "geodesic_euler": GeodesicEuler,
+    Concentration: {
+        "constant": Constant,
+        "vanishing": Vanishing,
+        "per_token": PerToken,
+        "normalised": Normalised,
     },
+    Sampler: SAMPLERS,
     Kappa: {
         "fixed": Fixed,
         "from_eta": FromEta,
@@ -83,10 +65,14 @@ class SamplingDefaults:
     """share of the probability that is kept at each position, the most likely tokens first"""
     sampler: Sampler[Any] | None = None
     """sampler and its settings; the method's own if none"""
+    loops: int | None = None
+    """how often a call goes through the network's blocks; as in training if none"""
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
+        if self.loops is not None and self.loops < 1:
+            raise UserError(f"loops must be at least 1, got {self.loops}.")
         check_temperature(self.temperature)
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")
@@ -169,8 +155,7 @@ def resolve(
     data = to_json(recipe)
     if file is not None:
         data = codec.merge(data, load(file))
-    named = ((path.replace("-", "_").removesuffix(".kind"), text) for path, text in flags)
-    for path, text in sorted(named, key=lambda pair: pair[0].count(".")):
+    for path, text in codec.outermost_first(flags):
         data = codec.merge(data, codec.nest(path, codec.Text(text)))
     config = from_json(data)
     for part in (config.sampling, config.unconditional):

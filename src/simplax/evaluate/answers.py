@@ -12,13 +12,18 @@ from torch import Tensor
 from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
+from simplax.io.sharding import alone, current
 from simplax.pretrained.model import Model
+from simplax.samplers import Samples
+from simplax.samplers.base import WORK, Counted
+from simplax.samplers.transfer import moved
 from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
+class Answers(Counted):
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, made of
+    `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
     neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
@@ -30,6 +35,8 @@ class Answers:
     nfe: float
     num_steps: int
     frames: np.ndarray | None = None
+    block_passes: float = 0.0
+    multiply_adds: float = 0.0
 
     @property
     def valid(self) -> np.ndarray:
@@ -74,14 +81,16 @@ def answer(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    loops: int | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
 
     What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
-    after every batch.
+    after every batch, `watch` with the number of steps that a batch has made and its tokens.
     """
     task = sudoku_task(model)
     if puzzles.ndim != 2 or not len(puzzles) or puzzles.shape[1] != task.size**2:
@@ -93,8 +102,13 @@ def answer(
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
     boards, formed = np.zeros_like(puzzles, dtype=np.int8), np.zeros(len(puzzles), dtype=bool)
     paths: np.ndarray | None = None
-    calls, steps, finished = 0.0, 0, 0
-    for rows, conditional in _batches(puzzles, batch_size):
+    batches = list(_batches(puzzles, batch_size))
+    processes, finished = current(), 0
+    tell = processes.counting(progress, len(puzzles))
+
+    def draw(number: int) -> tuple[Samples, np.ndarray | None]:
+        nonlocal finished
+        rows, conditional = batches[number]
         defaults = model.defaults(conditional=conditional)
         drawn = model.sample(
             len(rows),
@@ -104,18 +118,26 @@ def answer(
             tokens=held.tokens[rows],
             given=held.given[rows],
             sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            loops=loops,
             batch_size=len(rows),
             trajectory=trajectory,
+            watch=watch,
         )
-        calls, steps, finished = calls + drawn.nfe * len(rows), drawn.num_steps, finished + len(rows)
-        boards[rows], formed[rows] = _read(task, drawn.tokens.cpu())
-        if drawn.trajectory is not None:
+        finished += len(rows)
+        tell(finished)
+        frames = None if drawn.trajectory is None else _frames(task, drawn.trajectory)
+        return replace(moved(drawn, "cpu"), trajectory=None), frames
+
+    work, steps = dict.fromkeys(WORK, 0.0), 0
+    for (rows, _), (drawn, frames) in zip(batches, processes.map(draw, len(batches))):
+        shares = {name: value * len(rows) / len(puzzles) for name, value in drawn.work().items()}
+        work, steps = {name: work[name] + shares[name] for name in WORK}, drawn.num_steps
+        boards[rows], formed[rows] = _read(task, drawn.tokens)
+        if frames is not None:
             if paths is None:
                 paths = np.zeros((len(drawn.times), *puzzles.shape), dtype=np.int8)
-            paths[:, rows] = _frames(task, drawn.trajectory)
-        if progress is not None:
-            progress(finished)
-    return Answers(puzzles, boards, formed, calls / len(puzzles), steps, paths)
+            paths[:, rows] = frames
+    return Answers(puzzles, boards, formed, num_steps=steps, frames=paths, **work)
 
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
@@ -125,9 +147,10 @@ def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
     # one step is enough to compile; some samplers leave no choice
     steps = 1 if model.sampler(conditional=False).steps_for(task.length) is None else None
     shapes = {min(size, batch_size) for size in sizes} | {size % batch_size for size in sizes}
-    for number in sorted(shapes - {0}, reverse=True):
-        blank = np.zeros((number, task.size**2), np.int8)
-        answer(ready, blank, [0] * number, num_steps=steps, batch_size=number)
+    with alone():  # every process compiles for itself
+        for number in sorted(shapes - {0}, reverse=True):
+            blank = np.zeros((number, task.size**2), np.int8)
+            answer(ready, blank, [0] * number, num_steps=steps, batch_size=number)
     return ready
 
 

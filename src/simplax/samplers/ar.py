@@ -38,9 +38,12 @@ class LeftToRight(Sampler[ARState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (CausalProcess,)
+    exactness: ClassVar[str] = "exact; a perfect network gives the data's law"
 
     cache: bool = True
+    """keep what the network computed for earlier positions, where it can"""
     bos_in_data: bool = False
+    """sequences begin with a start symbol of their own, which must be given; as in training"""
 
     def steps_for(self, length: int) -> int:
         return length
@@ -83,7 +86,7 @@ class LeftToRight(Sampler[ARState]):
             read = torch.nn.functional.pad(read, (1, 0), value=setting.size)
         cache = state.cache
         if cache is None and self.cache and hasattr(network.inner, "new_cache"):
-            cache = network.inner.new_cache(setting.batch)
+            cache = network.inner.new_cache(network.copies * setting.batch, network.loops)
         done = 0 if cache is None else cache.length
         # a causal network needs no mask for what is not there yet, and nothing else is known about positions
         prediction = network.read(read[:, done:], t, cache=cache, given=None, attend=None, last_only=True)

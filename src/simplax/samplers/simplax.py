@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class Simplax(AnchoredChain):
     redrawn from p_hat at the previous prediction. At a fixed eta the chain is not consistent: its law keeps a distance
     from the data's however many steps it makes.
     """
+
+    exactness: ClassVar[str] = "exact draws; keeps a distance from the data's law at a fixed eta"
 
     eta: float | Concentration = 0.01
     form: str = "marginal"

@@ -115,7 +115,7 @@ def _solve_nine(frame: float, quiet: bool) -> list[dict[str, Any]] | None:
     if answers.frames is not None:
         _play(boards, answers.frames, np.stack([check(board) for board in boards]), frame)
     return [
-        {"puzzle": text, "valid": bool(valid), "nfe": answers.nfe}
+        {"puzzle": text, "valid": bool(valid), **answers.work()}
         for text, valid in zip(PUZZLES, answers.solved)
     ]
 
@@ -148,4 +148,7 @@ def _closing(data: dict[str, Any]) -> str:
             "then `simplax solve PUZZLE --model runs/sudoku-cpu-simplax`."
         )
     solved = sum(row["valid"] for row in data["bundled"])
-    return f"{solved} of {len(data['bundled'])} 9x9 puzzles solved. Try your own: simplax solve PUZZLE"
+    return (
+        f"{solved} of {len(data['bundled'])} 9x9 puzzles solved. Try your own: simplax solve PUZZLE\n"
+        "Watch it in a browser, cell by cell: make serve, or simplax serve --open"
+    )

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Dtype,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -42,11 +53,13 @@ def solve(
     any: Annotated[bool, tyro.conf.arg(help="accept boards with several solutions, blank ones too")] = False,
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -63,11 +76,12 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = load_solver(model, weights, device)
+    loaded = sampler.on(load_solver(model, weights, device, dtype))
 
     import numpy as np
 
     from simplax.evaluate.answers import answer, noise_seeds
+    from simplax.pretrained.numerics import batch_size_for
 
     boards = np.stack([each.board for each in parsed])
     seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(parsed)), attempt)]
@@ -80,7 +94,7 @@ def solve(
             eta=concentration,
             time_power=time_power,
             temperature=temperature,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(seeds)),
             trajectory=html is not None,
             progress=done,
         )
@@ -88,7 +102,9 @@ def solve(
     # argmax finds the first valid attempt, or the first of all if none is valid
     shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
     if html is not None:
-        _write_page(html, parsed, answers, shown)
+        if first_process():
+            settings = f", eta {eta}" if eta is not None else ""
+            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, answers, shown)
         say(f"the denoising is in {html}")
     rows = [
         {
@@ -96,7 +112,7 @@ def solve(
             "solution": _digits(answers.boards[row]),
             "valid": bool(solved[:, number].any()),
             "attempts": attempts,
-            "nfe": round(answers.nfe * attempts, 6),
+            **{name: round(value * attempts, 6) for name, value in answers.work().items()},
         }
         for number, (each, row) in enumerate(zip(parsed, shown))
     ]
@@ -125,8 +141,9 @@ def _shown(parsed: list[Puzzle], answers: Answers, shown: np.ndarray, solved: np
     return Group(*parts)
 
 
-def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
-    from simplax.viz.denoising import Episode, denoising_page
+def _write_page(path: Path, name: str, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
+    from simplax.viz.denoising import Episode, denoising_run
+    from simplax.viz.player import write_player
 
     assert answers.frames is not None
     episodes = [
@@ -138,5 +155,4 @@ def _write_page(path: Path, parsed: list[Puzzle], answers: Answers, shown: np.nd
         )
         for number, (each, row) in enumerate(zip(parsed, shown), 1)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(denoising_page(episodes), encoding="utf-8")
+    write_player(path, "Denoising a Sudoku", [denoising_run(episodes, name)])

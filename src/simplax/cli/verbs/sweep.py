@@ -9,7 +9,16 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Compile, Seed, Temperature, TimePower
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    SamplerName,
+    Seed,
+    Temperature,
+    TimePower,
+)
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -36,10 +45,12 @@ def sweep(
     num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
     puzzles: Puzzles = None,
     split: Split = "dev",
+    sampler: SamplerName = OWN,
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
@@ -59,8 +70,10 @@ def sweep(
     from simplax.evaluate import sudoku
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.io.manifest import write
+    from simplax.io.sharding import current
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.viz.figures import pyplot
     from simplax.viz.sweep import draw_sweep
 
@@ -71,12 +84,13 @@ def sweep(
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     if compile:
-        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
+        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], size_of_batch)
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     record = manifest(
         loaded,
@@ -101,20 +115,21 @@ def sweep(
                 time_power=time_power,
                 temperature=temperature,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
-            sampler = loaded.sampler(value, time_power=time_power, conditional=count > 0)
+            used = loaded.sampler(value, time_power=time_power, conditional=count > 0)
             used_temperature = (
                 loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
             )
             points.append(
-                {**_point(score, spell(value)), "sampler": encode(sampler), "temperature": used_temperature}
+                {**_point(score, spell(value)), "sampler": encode(used), "temperature": used_temperature}
             )
             record["complete"] = len(points) == len(grid)
             # after every point: who stops a long sweep keeps what was measured
-            written = str(write(files[0], record))
-    figures = draw_sweep(points, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")
+            written = current().on_first(lambda: str(write(files[0], record)))
+    title = f"{loaded.config.name}: {num} puzzles per point"
+    figures = current().on_first(lambda: draw_sweep(points, files[1:], title=title))
     emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
 
 
@@ -124,7 +139,7 @@ def _point(score: Any, eta: str) -> dict[str, Any]:
         "clues": score.clues,
         "eta": eta,
         "num_steps": score.num_steps,
-        "nfe": score.nfe,
+        **score.work(),
         "measure": measure,
         "value": share.value,
         "low": share.low,

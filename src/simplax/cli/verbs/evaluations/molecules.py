@@ -11,7 +11,22 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Guidance,
+    LabelValues,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -56,10 +71,15 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     workers: Annotated[int, tyro.conf.arg(help="processes that compute properties; changes speed only")] = 1,
     samples: Annotated[Path | None, tyro.conf.arg(help="file for the strings, one per line")] = None,
     figures: Annotated[Path | None, tyro.conf.arg(help="directory for pictures of the strings")] = None,
@@ -80,6 +100,7 @@ def evaluate(
     from simplax.evaluate.molecules.measure import measure
     from simplax.evaluate.molecules.references import references
     from simplax.io.files import write_text
+    from simplax.io.sharding import current
 
     for name, value, least in (("number", num, 1), ("workers", workers, 1), ("controls", controls, 0)):
         if value is not None and value < least:
@@ -101,39 +122,49 @@ def evaluate(
         record = _file_record(Path(model))
         data = reference or "moses"
     else:
-        options = {
+        from simplax.pretrained.numerics import batch_size_for
+
+        options: dict[str, Any] = {
             "num_steps": steps, "temperature": temperature, "top_p": top_p, "eta": read_eta(eta),
-            "time_power": time_power, "batch_size": batch_size,
+            "time_power": time_power, "labels": read_labels(labels), "guidance": guidance,
         }  # fmt: skip
-        loaded, data = _load(model, weights, device, reference)
-        strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
-    if samples is not None:
-        write_text(samples, "".join(f"{text}\n" for text in strings))
-    with _stages() as stage:
-        against = references(data, workers=workers, progress=stage)
-    with _stages() as stage:
-        own = measure(strings, against, workers=workers, progress=stage)
-    beside: dict[str, Any] = {}
-    if floor == "measured" and own.num_valid > 0:
-        with _stages("floor: ") as stage:
-            beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
-    if controls:
-        beside["controls"] = _controls(against, controls, workers)
-    result = {**own.to_json(), **facts, "reference": data, **beside}
-    record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
-    if figures is not None:
-        from simplax.viz.molecules import draw_evaluation
+        loaded, data = _load(model, weights, device, reference, dtype, compile)
+        number = 30_000 if num is None else num
+        options["batch_size"] = batch_size_for(loaded, batch_size, number)
+        strings, facts, record = _draw(sampler.on(loaded), number, seed, options)
 
-        record["figures"] = draw_evaluation(figures, strings, own, against)
-    written = keep(record, "molecules", model, out)
-    emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+    def finish() -> None:
+        if samples is not None:
+            write_text(samples, "".join(f"{text}\n" for text in strings))
+        with _stages() as stage:
+            against = references(data, workers=workers, progress=stage)
+        with _stages() as stage:
+            own = measure(strings, against, workers=workers, progress=stage)
+        beside: dict[str, Any] = {}
+        if floor == "measured" and own.num_valid > 0:
+            with _stages("floor: ") as stage:
+                beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
+        if controls:
+            beside["controls"] = _controls(against, controls, workers)
+        result = {**own.to_json(), **facts, "reference": data, **beside}
+        record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
+        if figures is not None:
+            from simplax.viz.molecules import draw_evaluation
+
+            record["figures"] = draw_evaluation(figures, strings, own, against)
+        written = keep(record, "molecules", model, out)
+        emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+
+    current().on_first(finish)  # several processes share the drawing; the chemistry has --workers
 
 
-def _load(model: str, weights: Any, device: str, reference: str | None) -> tuple[Model, str]:
+def _load(
+    model: str, weights: Any, device: str, reference: str | None, dtype: Any, compile: bool
+) -> tuple[Model, str]:
     from simplax.evaluate.molecules.strings import molecules_task
     from simplax.pretrained.model import from_pretrained
 
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     return loaded, reference or molecules_task(loaded).dataset
 
 
@@ -152,7 +183,7 @@ def _draw(
     with progress("sampling", num) as done:
         drawn = model.sample(num, seeds=seed, progress=done, **options)
     facts: dict[str, Any] = {
-        "nfe": drawn.nfe,
+        **drawn.work(),
         "sampling_seconds": time.perf_counter() - start,
         "parameters": sum(parameter.numel() for parameter in model.denoiser.parameters()),
         "tokens": task.tokens,
@@ -164,7 +195,9 @@ def _draw(
         held = task.held_out_batch(min(_HELD_OUT, len(source)))
         draws = 1 if model.method.exact_likelihood else _DRAWS
         with progress("likelihood", draws * len(held.tokens)) as done:
-            value = model.nll(held.tokens, draws=draws, batch_size=options["batch_size"], progress=done)
+            value = model.nll(
+                held.tokens, labels=held.labels, draws=draws, batch_size=options["batch_size"], progress=done
+            )
         # never only per position: padding is easy, and there may be any amount of it
         facts["nats_per_molecule"] = float(value.per_sequence.mean())
         facts["nats_per_molecule_kind"] = "exact" if value.exact else "upper bound"
@@ -173,10 +206,12 @@ def _draw(
         model,
         sampler=model.sampler(options["eta"], time_power=options["time_power"], conditional=False),
         num_steps=drawn.num_steps,
-        nfe=drawn.nfe,
+        **drawn.work(),
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if options["temperature"] is None else options["temperature"],
         top_p=defaults.top_p if options["top_p"] is None else options["top_p"],
+        labels=options["labels"],
+        guidance=options["guidance"],
     )
     return task.text(drawn.tokens.cpu()), facts, record
 
