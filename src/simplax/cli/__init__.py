@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "measure a model"),
     "frontier": ("frontier", "perplexity against entropy over temperatures, several models"),
     "suite": ("suite", "train and measure many methods alike, and print the table"),
+    "rerun": ("rerun", "repeat one result and say whether it is the same"),
     "compare": ("compare", "print results side by side and mark settings that differ"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "serve": ("serve", "serve models over HTTP, with a page to watch them"),
@@ -41,7 +42,7 @@ GROUPS: dict[str, str] = {
     "Start here": "demo solve serve doctor",
     "Train": "recipes methods data train plot",
     "Use a model": "sample infill samplers export",
-    "Measure and compare": "evaluate frontier suite compare sweep figure bench",
+    "Measure and compare": "evaluate frontier suite rerun compare sweep figure bench",
 }
 # verbs whose work is divided among the processes that torchrun starts
 TOGETHER = frozenset({"sample", "infill", "solve", "evaluate", "frontier", "sweep"})

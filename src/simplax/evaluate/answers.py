@@ -15,13 +15,15 @@ from simplax.errors import UserError
 from simplax.io.sharding import alone, current
 from simplax.pretrained.model import Model
 from simplax.samplers import Samples
+from simplax.samplers.base import WORK, Counted
 from simplax.samplers.transfer import moved
 from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
+class Answers(Counted):
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, made of
+    `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
     neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
@@ -33,6 +35,8 @@ class Answers:
     nfe: float
     num_steps: int
     frames: np.ndarray | None = None
+    block_passes: float = 0.0
+    multiply_adds: float = 0.0
 
     @property
     def valid(self) -> np.ndarray:
@@ -77,6 +81,7 @@ def answer(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    loops: int | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -113,6 +118,7 @@ def answer(
             tokens=held.tokens[rows],
             given=held.given[rows],
             sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            loops=loops,
             batch_size=len(rows),
             trajectory=trajectory,
             watch=watch,
@@ -122,15 +128,16 @@ def answer(
         frames = None if drawn.trajectory is None else _frames(task, drawn.trajectory)
         return replace(moved(drawn, "cpu"), trajectory=None), frames
 
-    calls, steps = 0.0, 0
+    work, steps = dict.fromkeys(WORK, 0.0), 0
     for (rows, _), (drawn, frames) in zip(batches, processes.map(draw, len(batches))):
-        calls, steps = calls + drawn.nfe * len(rows), drawn.num_steps
+        shares = {name: value * len(rows) / len(puzzles) for name, value in drawn.work().items()}
+        work, steps = {name: work[name] + shares[name] for name in WORK}, drawn.num_steps
         boards[rows], formed[rows] = _read(task, drawn.tokens)
         if frames is not None:
             if paths is None:
                 paths = np.zeros((len(drawn.times), *puzzles.shape), dtype=np.int8)
             paths[:, rows] = frames
-    return Answers(puzzles, boards, formed, calls / len(puzzles), steps, paths)
+    return Answers(puzzles, boards, formed, num_steps=steps, frames=paths, **work)
 
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:

@@ -21,6 +21,7 @@ from simplax.errors import UserError
 from simplax.evaluate.answers import Answers, answer, noise_seeds
 from simplax.evaluate.intervals import wilson
 from simplax.pretrained.model import Model
+from simplax.samplers.base import Counted
 
 Split = Literal["eval", "dev"]
 LARGEST = 2_000
@@ -46,7 +47,7 @@ class Proportion:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Counted):
     """What a model did on one set. `accuracy` (the whole board is the only solution) and `cell_accuracy` (the share of
     blank cells that are right) are None without clues, where every valid board is right.
 
@@ -59,6 +60,8 @@ class Score:
     cell_accuracy: float | None
     validity: Proportion
     nfe: float
+    block_passes: float
+    multiply_adds: float
     num_steps: int
     puzzles_per_second: float
     seconds: float
@@ -120,6 +123,7 @@ def evaluate(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    loops: int | None = None,
     seed: int = 0,
     batch_size: int = 128,
     progress: Callable[[int], None] | None = None,
@@ -134,6 +138,7 @@ def evaluate(
         eta=eta,
         time_power=time_power,
         temperature=temperature,
+        loops=loops,
         batch_size=batch_size,
         progress=progress,
     )
@@ -150,7 +155,7 @@ def score(answers: Answers, puzzles: PuzzleSet, clues: int, seconds: float) -> S
         accuracy=Proportion.of(answers.equal(puzzles.solutions)) if clues else None,
         cell_accuracy=float(right[puzzles.puzzles == 0].mean()) if clues else None,
         validity=Proportion.of(answers.valid),
-        nfe=answers.nfe,
+        **answers.work(),
         num_steps=answers.num_steps,
         puzzles_per_second=len(puzzles) / seconds,
         seconds=seconds,

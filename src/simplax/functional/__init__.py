@@ -24,6 +24,8 @@ from simplax.functional.distributions import simplex_marginal as simplex_margina
 from simplax.functional.duo import duo_alpha as duo_alpha
 from simplax.functional.duo import duo_alpha_derivative as duo_alpha_derivative
 from simplax.functional.duo import duo_gamma_range as duo_gamma_range
+from simplax.functional.guidance import classifier_based as classifier_based
+from simplax.functional.guidance import classifier_free as classifier_free
 from simplax.functional.masked import absorbing_posterior as absorbing_posterior
 from simplax.functional.masked import masked_rate as masked_rate
 from simplax.functional.masked import subs_log_probs as subs_log_probs
@@ -37,6 +39,9 @@ from simplax.functional.process import marginal as marginal
 from simplax.functional.process import reverse_posterior as reverse_posterior
 from simplax.functional.sampling import nucleus as nucleus
 from simplax.functional.sampling import psi_posterior as psi_posterior
+from simplax.functional.sdm import ChurnStep as ChurnStep
+from simplax.functional.sdm import churn_step as churn_step
+from simplax.functional.sdm import simplex_posterior as simplex_posterior
 from simplax.functional.surrogates import Estimate as Estimate
 from simplax.functional.surrogates import dirichlet_kl as dirichlet_kl
 from simplax.functional.surrogates import estimate_simplex_kl as estimate_simplex_kl

@@ -84,8 +84,22 @@ class VectorDenoiser(nn.Module, abc.ABC):
         return self.architecture.carry
 
     @property
+    def label_dropout(self) -> float:
+        """The share of training sequences whose labels are hidden."""
+        return self.architecture.label_dropout
+
+    @property
     def block_passes(self) -> int:
         return self.trunk.block_passes
+
+    def multiply_adds(self, z: Any, **keywords: Any) -> int:
+        """Those of the trunk, and the mean row of the last prediction."""
+        previous = keywords.pop("self_condition", None)
+        shown = z.vectors if hasattr(z, "vectors") else z
+        if previous is None:
+            return self.trunk.multiply_adds(shown, **keywords)
+        total = self.trunk.multiply_adds(shown, self_condition=shown, **keywords)
+        return total + int(previous.numel()) * self.table.shape[-1]
 
     @property
     def autocast(self) -> torch.dtype | None:
@@ -113,8 +127,11 @@ class VectorDenoiser(nn.Module, abc.ABC):
         attend: Tensor | None = None,
         self_condition: Tensor | None = None,
         carry: Tensor | None = None,
+        labels: Tensor | None = None,
         project: bool = True,
         give_carry: bool = False,
+        loops: int | None = None,
+        every_loop: bool = False,
     ) -> Any:
         """The trunk's logits, or what `Denoiser.forward` gives for the other keywords."""
         previous = None if self_condition is None else self.previous(self_condition)
@@ -125,6 +142,9 @@ class VectorDenoiser(nn.Module, abc.ABC):
             attend=attend,
             self_condition=previous,
             carry=carry,
+            labels=labels,
             project=project,
             give_carry=give_carry,
+            loops=loops,
+            every_loop=every_loop,
         )

@@ -13,6 +13,8 @@ from simplax.samplers.base import Sampler as Sampler
 from simplax.samplers.base import Setting as Setting
 from simplax.samplers.candi import CachedHybrid as CachedHybrid
 from simplax.samplers.flm import OneHotEuler as OneHotEuler
+from simplax.samplers.guidance import ByClassifier as ByClassifier
+from simplax.samplers.guidance import ClassifierFree as ClassifierFree
 from simplax.samplers.langflow import EmbeddingDDIM as EmbeddingDDIM
 from simplax.samplers.loop import Samples as Samples
 from simplax.samplers.loop import sample as sample
@@ -20,6 +22,7 @@ from simplax.samplers.mdlm import FirstHitting as FirstHitting
 from simplax.samplers.mdlm import MaskedAncestral as MaskedAncestral
 from simplax.samplers.psi import Psi as Psi
 from simplax.samplers.psi import marginal_reanchor as marginal_reanchor
+from simplax.samplers.sdm import SimplexChurn as SimplexChurn
 from simplax.samplers.sflm import GeodesicEuler as GeodesicEuler
 from simplax.samplers.simplax import Simplax as Simplax
 from simplax.samplers.transforms import nucleus as nucleus
@@ -33,6 +36,7 @@ SAMPLERS: dict[str, type[Sampler[Any]]] = {
     "first_hitting": FirstHitting,
     "left_to_right": LeftToRight,
     "psi": Psi,
+    "simplex_churn": SimplexChurn,
     "cached_hybrid": CachedHybrid,
     "one_hot_euler": OneHotEuler,
     "embedding_ddim": EmbeddingDDIM,

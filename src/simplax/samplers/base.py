@@ -10,7 +10,9 @@ from torch import Tensor
 
 from simplax.nn.network import Chain
 from simplax.processes.base import Process
+from simplax.processes.prediction import Prediction
 from simplax.random import Keys
+from simplax.samplers.guidance import Guide
 
 State = TypeVar("State")
 
@@ -23,10 +25,33 @@ class Setting:
     length: int
     num_steps: int
     process: Any
+    guide: Guide | None = None
 
     @property
     def size(self) -> int:
         return int(self.process.size)
+
+    def bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None, keys: Keys) -> Tensor:
+        """z_s given z_t = `z` and x_hat, guided if there is a guide; `s=None` is time zero."""
+        if self.guide is not None:
+            return self.guide.bridge(self.process, z, prediction, t, s, keys)
+        drawn: Tensor = self.process.bridge(z, prediction, t, s, keys)
+        return drawn
+
+
+WORK = ("nfe", "block_passes", "multiply_adds")
+
+
+class Counted:
+    """Results that say what they cost per sequence: calls alone would hide how deep each of them is."""
+
+    nfe: float
+    block_passes: float
+    multiply_adds: float
+
+    def work(self) -> dict[str, float]:
+        """The three counts by name, for reports and manifests."""
+        return {name: getattr(self, name) for name in WORK}
 
 
 class Sampler(abc.ABC, Generic[State]):
@@ -41,6 +66,9 @@ class Sampler(abc.ABC, Generic[State]):
     """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
     exactness: ClassVar[str]
     """One line for lists: whether its draws are exact, and the law of its samples were the network perfect."""
+
+    bridges: ClassVar[bool] = False
+    """Whether its steps are drawn by `Setting.bridge`, which a classifier can guide."""
 
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""

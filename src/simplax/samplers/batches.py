@@ -44,4 +44,5 @@ def join(parts: list[Samples]) -> Samples:
         None
         if parts[0].lengths is None
         else torch.cat([part.lengths for part in parts if part.lengths is not None]),
+        sum(part.multiply_adds * len(part.tokens) for part in parts) / len(tokens),
     )

@@ -10,25 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simplax.nn.foreign import unwrapped
+from simplax.nn.foreign import accepted_keywords, unwrapped
 from simplax.nn.network import Chain, LogitTransform
 from simplax.processes.base import Process
 from simplax.processes.prior import Prior
 from simplax.random import Keys
-from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.base import Counted, Sampler, Setting, check_process
+from simplax.samplers.guidance import ClassifierFree, Guide, as_guide
 from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
 from simplax.schedules import Schedule
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Counted):
     """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if requested.
 
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
     the requested number; some samplers spend the last of them on reading the answer off, without a time of its own.
-    `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
+    `block_passes` counts the transformer blocks that a sequence went through, on average, and `multiply_adds` those of
+    the network's matrix products (0: not known).
     `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them.
     """
 
@@ -41,6 +43,7 @@ class Samples:
     num_steps: int = 0
     block_passes: float = 0.0
     lengths: Tensor | None = None
+    multiply_adds: float = 0.0
 
 
 @torch.no_grad()
@@ -58,8 +61,11 @@ def sample(
     tokens: Tensor | None = None,
     given: Tensor | None = None,
     attend: Tensor | None = None,
+    labels: Tensor | None = None,
+    guidance: float | Guide | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    loops: int | None = None,
     trajectory: bool = False,
     progress: Callable[[int, int], None] | None = None,
     watch: Callable[[int, Tensor], None] | None = None,
@@ -70,19 +76,34 @@ def sample(
     for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
     `num_steps` may be left out where the sampler leaves no choice. `vocab_size` counts the data's categories: a mask is
     not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
-    own with `schedule` and `pi` (uniform noise, for those that know several). `watch` is called with the number of
-    steps made and the tokens (batch, length) there, from 0 on.
+    own with `schedule` and `pi` (uniform noise, for those that know several). `labels` (batch, labels) as in `Batch`
+    go to the network; `guidance` pulls samples towards them, or towards what a classifier says. `watch` is called with
+    the number of steps made and the tokens (batch, length) there, from 0 on. `loops` is how often each call goes
+    through the network's blocks, if not as often as in training.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
     _check_clamped(tokens, given, vocab_size)
+    _check_loops(loops, denoiser)
     device = _device(denoiser, tokens)
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
+    guide = as_guide(guidance)
+    _check_guide(guide, sampler, labels)
     setting = Setting(
-        batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi))
+        batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi)), guide
     )
-    network = Chain(denoiser, vocab_size, _transform(temperature, top_p), given, attend, batch)
+    network = Chain(
+        denoiser,
+        vocab_size,
+        _transform(temperature, top_p),
+        given,
+        attend,
+        batch,
+        None if isinstance(guide, ClassifierFree) and guide.strength == 0 else labels,
+        None if guide is None else guide.compares,
+        loops,
+    )
 
     def pinned(state: Any) -> Any:
         return state if tokens is None or given is None else sampler.pin(state, tokens, given)
@@ -104,9 +125,9 @@ def sample(
     result = sampler.tokens(state)
     nfe = network.sequences / max(batch, 1)
     full = torch.stack([*path[:-1], result]) if trajectory else None
-    passes = network.block_passes / max(batch, 1)
+    passes, products = (count / max(batch, 1) for count in (network.block_passes, network.multiply_adds))
     lengths = None if attend is None else attend.sum(-1)
-    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes, lengths)
+    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes, lengths, products)
 
 
 def _process(
@@ -147,6 +168,28 @@ def _check_clamped(tokens: Tensor | None, given: Tensor | None, vocab_size: int)
     clamped = torch.where(given, tokens, 0)
     if clamped.is_floating_point() or bool(((clamped < 0) | (clamped >= vocab_size)).any()):
         raise ValueError(f"tokens must hold ids in [0, {vocab_size - 1}] where given is True")
+
+
+def _check_loops(loops: int | None, denoiser: Callable[..., Tensor]) -> None:
+    if loops is None:
+        return
+    if loops < 1:
+        raise ValueError(f"loops must be at least 1, got {loops}")
+    accepted = accepted_keywords(denoiser)
+    if accepted is not None and "loops" not in accepted:
+        raise ValueError("this network has no loops: leave loops out")
+
+
+def _check_guide(guide: Guide | None, sampler: Sampler[Any], labels: Tensor | None) -> None:
+    if isinstance(guide, ClassifierFree) and labels is None:
+        raise ValueError("classifier-free guidance needs labels: say which")
+    if guide is None or not guide.tilts_steps:
+        return
+    if not sampler.bridges or getattr(sampler, "last", None) is not None:
+        raise ValueError(
+            "a classifier guides samplers of tokens that step through a grid of times to its end, such as Ancestral, "
+            "Simplax, Psi and MaskedAncestral without last: choose one of them"
+        )
 
 
 def _transform(temperature: float, top_p: float) -> LogitTransform:

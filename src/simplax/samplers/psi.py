@@ -45,6 +45,7 @@ class Psi(Sampler[PsiState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess, MaskedProcess)
+    bridges: ClassVar[bool] = True
     exactness: ClassVar[str] = (
         "exact draws; tends to the data's law, as 1/N for a fixed number of redraws in all"
     )
@@ -74,9 +75,9 @@ class Psi(Sampler[PsiState]):
     ) -> PsiState:
         process, z, kappa = setting.process, state.z, float(state.kappas[0])
         prediction = network.read(z, t)
-        reverse = process.bridge(z, prediction, t, s, keys.stream("bridge")) if kappa > 0 else z
+        reverse = setting.bridge(z, prediction, t, s, keys.stream("bridge")) if kappa > 0 else z
         if kappa < 1:
-            clean = process.bridge(z, prediction, t, None, keys.stream("redraw"))
+            clean = setting.bridge(z, prediction, t, None, keys.stream("redraw"))
             again = process.corrupt(clean, s, keys.stream("corrupt"))
             reverse = torch.where(keys.stream("refresh").uniform(setting.length) < kappa, reverse, again)
         return PsiState(reverse, state.kappas[1:])

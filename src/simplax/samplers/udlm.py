@@ -34,6 +34,7 @@ class AnchoredChain(Sampler[UniformState], abc.ABC):
     """A chain of uniform-state diffusion whose steps are bridges from an anchor."""
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess,)
+    bridges: ClassVar[bool] = True
 
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
@@ -52,7 +53,7 @@ class AnchoredChain(Sampler[UniformState], abc.ABC):
         self, state: UniformState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> UniformState:
         prediction = self._predict(state, network, t, setting)
-        z = setting.process.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
+        z = setting.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
         return self.anchored(z, prediction, float(s), setting, keys.stream("anchor"))
 
     def pin(self, state: UniformState, tokens: Tensor, given: Tensor) -> UniformState:

@@ -19,6 +19,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "simplax.cli.verbs.evaluations.molecules",
         "molecules of a model, or of a file with one string per line, as MOSES measures them",
     ),
+    "guidance": (
+        "simplax.cli.verbs.evaluations.guidance",
+        "molecules drawn with a label at several strengths of guidance",
+    ),
     "sudoku": (
         "simplax.cli.verbs.evaluations.sudoku",
         "boards solved, cells right, boards valid, by clue count",

@@ -11,7 +11,20 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import OWN, Eta, SamplerName, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Guidance,
+    LabelValues,
+    Loops,
+    SamplerName,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -35,6 +48,7 @@ def sample(
     time_power: TimePower = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    loops: Loops = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first sequence; the others follow")] = 0,
     prompt: Annotated[str | None, tyro.conf.arg(help="text that every sequence begins with")] = None,
     given: Annotated[bool, tyro.conf.arg(help="clamp the given positions of validation sequences")] = False,
@@ -42,22 +56,27 @@ def sample(
         int | None,
         tyro.conf.arg(help="tokens of every sequence, where lengths are known; as in the data if not given"),
     ] = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. Options that are not given have the model's own default."""
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import prompts
 
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(html)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile))
     prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
     clamped: Any = loaded.config.task.held_out_batch(num) if given else prompted
     free = clamped is None or not bool(clamped.given.any())
@@ -76,7 +95,10 @@ def sample(
             eta=concentration,
             time_power=time_power,
             lengths=lengths,
-            batch_size=batch_size,
+            loops=loops,
+            labels=described,
+            guidance=guidance,
+            batch_size=batch_size_for(loaded, batch_size, num),
             trajectory=html is not None,
             progress=done,
         )
@@ -94,6 +116,7 @@ def sample(
         return
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
+    facts |= {"labels": described, "guidance": guidance}
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 
@@ -120,7 +143,7 @@ def record(
         model,
         sampler=sampler,
         num_steps=drawn.num_steps,
-        nfe=drawn.nfe,
+        **drawn.work(),
         seeds=drawn.seeds.tolist(),
         temperature=defaults.temperature if temperature is None else temperature,
         top_p=defaults.top_p if top_p is None else top_p,

@@ -13,6 +13,7 @@ from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
 from simplax.cli.sampling import (
     OWN,
     BatchSize,
+    Dtype,
     Eta,
     SamplerName,
     Seed,
@@ -57,7 +58,8 @@ def solve(
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -74,11 +76,12 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = sampler.on(load_solver(model, weights, device))
+    loaded = sampler.on(load_solver(model, weights, device, dtype))
 
     import numpy as np
 
     from simplax.evaluate.answers import answer, noise_seeds
+    from simplax.pretrained.numerics import batch_size_for
 
     boards = np.stack([each.board for each in parsed])
     seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(parsed)), attempt)]
@@ -91,7 +94,7 @@ def solve(
             eta=concentration,
             time_power=time_power,
             temperature=temperature,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(seeds)),
             trajectory=html is not None,
             progress=done,
         )
@@ -109,7 +112,7 @@ def solve(
             "solution": _digits(answers.boards[row]),
             "valid": bool(solved[:, number].any()),
             "attempts": attempts,
-            "nfe": round(answers.nfe * attempts, 6),
+            **{name: round(value * attempts, 6) for name, value in answers.work().items()},
         }
         for number, (each, row) in enumerate(zip(parsed, shown))
     ]

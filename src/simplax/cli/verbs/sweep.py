@@ -9,7 +9,16 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import OWN, BatchSize, Compile, SamplerName, Seed, Temperature, TimePower
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    SamplerName,
+    Seed,
+    Temperature,
+    TimePower,
+)
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -40,7 +49,8 @@ def sweep(
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
@@ -63,6 +73,7 @@ def sweep(
     from simplax.io.sharding import current
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.viz.figures import pyplot
     from simplax.viz.sweep import draw_sweep
 
@@ -73,12 +84,13 @@ def sweep(
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     if compile:
-        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
+        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], size_of_batch)
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     record = manifest(
         loaded,
@@ -103,7 +115,7 @@ def sweep(
                 time_power=time_power,
                 temperature=temperature,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
             used = loaded.sampler(value, time_power=time_power, conditional=count > 0)
@@ -127,7 +139,7 @@ def _point(score: Any, eta: str) -> dict[str, Any]:
         "clues": score.clues,
         "eta": eta,
         "num_steps": score.num_steps,
-        "nfe": score.nfe,
+        **score.work(),
         "measure": measure,
         "value": share.value,
         "low": share.low,

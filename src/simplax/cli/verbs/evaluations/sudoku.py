@@ -13,7 +13,9 @@ from simplax.cli.sampling import (
     OWN,
     BatchSize,
     Compile,
+    Dtype,
     Eta,
+    Loops,
     SamplerName,
     Seed,
     Steps,
@@ -55,8 +57,10 @@ def evaluate(
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
+    loops: Loops = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
@@ -74,10 +78,12 @@ def evaluate(
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     task = sudoku_task(loaded)
     counts = clues if clues is not None else _all_counts(task, puzzles)
     if not counts:
@@ -93,7 +99,7 @@ def evaluate(
         for c in counts
     ]
     if compile:
-        loaded = compiled(loaded, [len(chosen) for chosen in sets], batch_size)
+        loaded = compiled(loaded, [len(chosen) for chosen in sets], size_of_batch)
     scores: list[Score] = []
     written: str | None = None
     record: dict[str, Any] = {}
@@ -108,8 +114,9 @@ def evaluate(
                 eta=concentration,
                 time_power=time_power,
                 temperature=temperature,
+                loops=loops,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=done,
             )
         scores.append(score)
@@ -117,9 +124,10 @@ def evaluate(
             loaded,
             sampler=used[count],
             num_steps=score.num_steps,
-            nfe=score.nfe,
+            **score.work(),
             seeds=[seed],
             temperature=temperatures[count],
+            loops=loaded.config.sampling.loops if loops is None else loops,
             evaluation="sudoku",
             layout=task.layout,
             split=split,
@@ -157,6 +165,7 @@ def _shown(scores: list[Score]) -> Any:
         "right cells %",
         "valid % (95 %)",
         "NFE",
+        "block passes",
         "puzzles/s",
         "real clues",
     ]
@@ -168,6 +177,7 @@ def _shown(scores: list[Score]) -> Any:
             "" if score.cell_accuracy is None else f"{100 * score.cell_accuracy:.2f}",
             str(score.validity),
             f"{score.nfe:g}",
+            f"{score.block_passes:g}",
             f"{score.puzzles_per_second:.1f}",
             ", ".join(f"{value}: {number}" for value, number in score.clue_counts.items()),
         ]
