@@ -80,14 +80,22 @@ def test_cells_change_until_the_board_is_solved(page: Page, server: Server) -> N
     page.set("#sudoku .transport input", "0")
     assert page.run(DIGITS) != SOLUTION
     page.click("#sudoku .transport .play")
-    page.wait("document.querySelector('#sudoku .transport .state').textContent === 'step 89 of 89'")
+    last = page.run("document.querySelector('#sudoku .transport input').max")
+    page.wait(f"document.querySelector('#sudoku .transport .state').textContent === 'step {last} of {last}'")
     assert page.run(DIGITS) == SOLUTION
     assert page.errors == [] and all(url.startswith((server.url, "about:")) for url in page.requests)
 
 
 def test_two_settings_on_the_same_noise(page: Page) -> None:
     page.click("#compare")
-    page.set("[data-setting=eta]", "0")
+    page.run(
+        "document.querySelectorAll('#sudoku [data-setting=sampler]').forEach("
+        "choice => { choice.value = 'simplax'; choice.dispatchEvent(new Event('change')); })"
+    )
+    page.run(
+        "document.querySelectorAll('#sudoku [data-setting=eta]').forEach("
+        "slider => { slider.value = 0; slider.dispatchEvent(new Event('input')); })"
+    )
     assert page.text("[data-setting=eta] + output") == "0"
     page.run("document.querySelectorAll('#sudoku [data-setting=steps]').forEach(e => { e.value = 8; })")
     page.click("#solve")

@@ -19,6 +19,7 @@ class Asked(BaseModel):
 
     model: Short | None = Field(None, description="a name of /v1/models; the first of its kind if left out")
     steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="steps of the sampler: network calls")
+    sampler: Short | None = Field(None, description="a name in the model's `samplers`; its own if left out")
     eta: float | Short | None = Field(
         None,
         description="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST or "
@@ -101,6 +102,13 @@ class Defaults(BaseModel):
     top_p: float
 
 
+class SamplerInfo(BaseModel):
+    """A sampler that suits a model; `eta` is its default, null where it has none."""
+
+    name: str
+    eta: str | None
+
+
 class ModelInfo(BaseModel):
     name: str
     kind: Kind
@@ -110,6 +118,7 @@ class ModelInfo(BaseModel):
     categories: int = Field(description="size of the vocabulary")
     size: int | None = Field(description="side of the board, for Sudoku")
     defaults: Defaults
+    samplers: list[SamplerInfo]
     free: Defaults = Field(description="defaults where nothing is given")
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simplax.concentration import Concentration, as_concentration, parse, spell
+from simplax.concentration import as_concentration, parse, spell
 from simplax.config.run import SamplingDefaults
+from simplax.config.sampling import choose_sampler
 from simplax.errors import UserError, nearest
 from simplax.pretrained.model import Model, bundled, from_pretrained
-from simplax.samplers import Sampler
+from simplax.samplers import SAMPLERS, Sampler
+from simplax.samplers.adjust import adjusted
 from simplax.serve.limits import LARGEST_ETA
-from simplax.serve.schemas import Asked, Defaults, Kind, ModelInfo
+from simplax.serve.schemas import Asked, Defaults, Kind, ModelInfo, SamplerInfo
 from simplax.tasks import MoleculesTask, SequenceTask, SudokuTask, TextTask
 
 KINDS: dict[type, Kind] = {
@@ -43,6 +46,7 @@ class Served:
             categories=task.vocab_size,
             size=task.size if isinstance(task, SudokuTask) else None,
             defaults=self._defaults(conditional=True),
+            samplers=self._samplers(),
             free=self._defaults(conditional=False),
         )
 
@@ -59,29 +63,49 @@ class Served:
             top_p=own.top_p,
         )
 
+    def _sampler(self, name: str | None, *, conditional: bool) -> Sampler[Any]:
+        if name is None:
+            return self.model.sampler(conditional=conditional)
+        return choose_sampler(self.model.method, self.model.defaults(conditional=conditional).sampler, name)
+
+    def _samplers(self) -> list[SamplerInfo]:
+        """Those that undo what the model was trained on, with nothing more to be said."""
+        found = []
+        for name in SAMPLERS:
+            with suppress(ValueError, TypeError):
+                eta = getattr(self._sampler(name, conditional=True), "eta", None)
+                found.append(SamplerInfo(name=name, eta=None if eta is None else spell(eta)))
+        return found
+
     def sampling(self, asked: Asked, *, conditional: bool) -> Sampling:
         """The settings of a request, checked."""
         eta = None if asked.eta is None else parse(str(asked.eta))
         if eta is not None and as_concentration(eta).largest > LARGEST_ETA:
             raise UserError(f"eta is at most {LARGEST_ETA:g}.")
-        sampler = self.model.sampler(eta, conditional=conditional)
+        sampler = adjusted(self._sampler(asked.sampler, conditional=conditional), eta=eta)
         own, length = self.model.defaults(conditional=conditional), self.model.config.task.length
         fixed = sampler.steps_for(length)
         if fixed is not None and asked.steps not in (None, fixed):
             raise UserError(f"this model's sampler makes exactly {fixed} steps: leave steps out.")
         steps = _steps(own, sampler, length) if asked.steps is None else asked.steps
-        return Sampling(sampler, None if fixed is not None else steps, steps, eta)
+        return Sampling(sampler, None if fixed is not None else steps, steps)
 
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """`num_steps` is what the loop is told, None for samplers that leave no choice; `steps` how many there will be;
-    `eta` what the request asked for."""
+    """`num_steps` is what the loop is told, None for samplers that leave no choice; `steps` how many there will be."""
 
     sampler: Sampler[Any]
     num_steps: int | None
     steps: int
-    eta: float | Concentration | None
+
+    def on(self, model: Model) -> Model:
+        """The model with this sampler as its own, with given positions and without any."""
+        config, free = model.config, model.config.unconditional
+        if free is not None and free.sampler is not None:
+            free = replace(free, sampler=self.sampler)
+        own = replace(config.sampling, sampler=self.sampler)
+        return replace(model, config=replace(config, sampling=own, unconditional=free))
 
 
 class Shelf:

@@ -63,11 +63,10 @@ def plan(served: Served, asked: SudokuRequest, board: np.ndarray, solution: np.n
             job.emit("step", {**clock.at(step), "boards": list(map(digits, boards)), "belief": belief})
 
         answers = answer(
-            model,
+            sampling.on(model),
             np.tile(board, (asked.attempts, 1)),
             [noise_seeds(asked.seed, range(1), attempt)[0] for attempt in range(asked.attempts)],
             num_steps=sampling.num_steps,
-            eta=sampling.eta,
             temperature=asked.temperature,
             batch_size=asked.attempts,
             watch=watch,

@@ -6,6 +6,7 @@ const ETA_LOW = -3, ETA_HIGH = 3, ETA_STEPS = 60;
 const etaAt = place => place <= 0 ? 0 : Number((10 ** (ETA_LOW + (ETA_HIGH - ETA_LOW) * place / ETA_STEPS)).toPrecision(2));
 const placeOf = eta => eta > 0 ? Math.round((Math.log10(eta) - ETA_LOW) * ETA_STEPS / (ETA_HIGH - ETA_LOW)) : 0;
 
+const OWN = "the model's own";
 const NUMBERS = {
   steps: { words: "network calls", min: 2, max: 256, step: 1 },
   temperature: { words: "temperature", min: 0.05, max: 2, step: 0.05 },
@@ -19,11 +20,26 @@ export class Settings {
     this.models = models;
     this.readers = {};
     this.root = make("fieldset", { className: "settings" }, make("legend", { textContent: title }));
-    if (models.length > 1) this.choice("model", "model", models.map(one => one.name));
+    if (models.length > 1) this.choice("model", "model", models.map(one => one.name), () => this.modelChanged());
+    this.choice("sampler", "sampler", [OWN, ...models[0].samplers.map(one => one.name)], () => this.samplerChanged());
+    this.readers.sampler = () => this.chosen.name;
     for (const name of fields) name === "eta" ? this.eta() : this.slider(name, NUMBERS[name]);
     if (seed) this.seed();
     this.modelChanged();
   }
+
+  // The chosen sampler of the model, or its own.
+  get chosen() {
+    const own = { name: null, eta: this.model.defaults.eta };
+    return this.model.samplers.find(one => one.name === this.sampler.value) ?? own;
+  }
+
+  choose(sampler) {
+    this.sampler.value = sampler;
+    this.samplerChanged();
+  }
+
+  samplerChanged() { this.set_eta?.(this.chosen.eta); }
 
   get model() {
     const name = this.readers.model?.();
@@ -85,17 +101,18 @@ export class Settings {
     this.set_seed = value => { control.value = value; };
   }
 
-  choice(name, words, options) {
+  choice(name, words, options, changed) {
     const control = make("select", {}, ...options.map(one => make("option", { value: one, textContent: one })));
-    control.addEventListener("change", () => this.modelChanged());
-    this.labelled(name, words, control);
+    control.addEventListener("change", changed);
+    this[name === "model" ? "modelChoice" : name] = this.labelled(name, words, control);
     this.readers[name] = () => control.value;
   }
 
   // The model's own defaults, once they are known and whenever another model is chosen.
   modelChanged() {
     const own = this.model?.defaults;
-    if (own) for (const name of ["steps", "temperature", "top_p", "eta"]) this[`set_${name}`]?.(own[name]);
+    if (own) for (const name of ["steps", "temperature", "top_p"]) this[`set_${name}`]?.(own[name]);
+    this.samplerChanged();
   }
 }
 Settings.count = 0;

@@ -7,6 +7,7 @@ import { Panel } from "./panel.js";
 import { Settings } from "./settings.js";
 import { Transport } from "./transport.js";
 
+const SIMPLAX = "simplax";
 const FIRST = "030028900000900040080005130000002609002890470001000002050000020900600780103004006";
 
 export class SudokuTab {
@@ -18,7 +19,7 @@ export class SudokuTab {
     this.compare = make("input", { type: "checkbox", id: "compare" });
     this.first = new Settings("Run", models, ["steps", "eta", "temperature", "attempts"]);
     this.second = new Settings("Beside it, on the same noise", models, ["steps", "eta", "temperature"], { seed: false });
-    this.second.set_eta?.(models[0].defaults.eta === null ? null : "0");
+    if (models[0].samplers.some(one => one.name === SIMPLAX)) this.second.choose(SIMPLAX);
     this.panels = [this.panel("Run"), this.panel("Beside it")];
     const wrap = make("div", { className: "panel" }), played = make("div");
     this.transport = new Transport(played, {
