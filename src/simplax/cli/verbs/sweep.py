@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, table
+from simplax.cli.output import announce, check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import OWN, BatchSize, Compile, SamplerName, Seed, Temperature, TimePower
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
@@ -78,6 +78,15 @@ def sweep(
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
+    first = {
+        count: loaded.sampler(concentrations[0], time_power=time_power, conditional=count > 0)
+        for count in sets
+    }
+    cost = announce(
+        sudoku.cost_of(
+            loaded, sets, steps=steps, samplers=first, batch_size=batch_size, repeats=len(concentrations)
+        )
+    )
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     record = manifest(
         loaded,
@@ -116,7 +125,8 @@ def sweep(
             # after every point: who stops a long sweep keeps what was measured
             written = str(write(files[0], record))
     figures = draw_sweep(points, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")
-    emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
+    data = {"points": points, "written": written, "figures": figures, "cost": cost}
+    emit(json, data, lambda: _shown(points))
 
 
 def _point(score: Any, eta: str) -> dict[str, Any]:

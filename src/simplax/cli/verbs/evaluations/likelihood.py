@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, facts
+from simplax.cli.output import announce, check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
@@ -37,12 +37,14 @@ def evaluate(
     """
     import time
 
+    from simplax.evaluate.cost import likelihood_cost
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
 
     check_targets(out)
     loaded = from_pretrained(model, weights=weights, device=device)
     batch = loaded.config.task.held_out_batch(num)
+    cost = announce(likelihood_cost(loaded, batch, draws, batch_size))
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
     with progress("likelihood", rounds * len(batch.tokens)) as done:
@@ -74,7 +76,7 @@ def evaluate(
     seconds = time.perf_counter() - start
     record = manifest(loaded, seeds=[seed], evaluation="likelihood", seconds=seconds, result=result)
     written = keep(record, "likelihood", model, out)
-    data = {**result, "manifest": record, "written": written}
+    data = {**result, "manifest": record, "written": written, "cost": cost}
     emit(
         json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})
     )
