@@ -159,7 +159,9 @@ def damage(file: Path, chance: random.Random) -> str:
 def files_below(folder: Path) -> list[Path]:
     """All files, as paths below the folder."""
     return sorted(
-        path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "lock"
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("lock", ".lock")
     )
 
 

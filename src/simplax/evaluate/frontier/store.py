@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from simplax.io.digest import digest as digest
 from simplax.io.files import write_json
 
 # the code that decides which tokens are drawn, besides the method's and the sampler's own, and what is measured on them
@@ -33,12 +34,6 @@ MEASURING = (
     "data/text/subwords.py",
 )
 _ROOT = Path(__file__).parents[2]
-
-
-def digest(value: Any) -> str:
-    """Of plain JSON data, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
