@@ -7,20 +7,23 @@ puzzles nor noise with it. In the `prefix` layout a board with wrong row separat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from simplax.concentration import Concentration
 from simplax.data import sudoku
 from simplax.data.sudoku import PuzzleSet
 from simplax.errors import UserError
-from simplax.evaluate.answers import Answers, answer, noise_seeds
+from simplax.evaluate.answers import Answers, answer, noise_seeds, sudoku_task
+from simplax.evaluate.cost import NOTHING, Cost, sampling_cost
 from simplax.evaluate.intervals import wilson
 from simplax.pretrained.model import Model
+from simplax.samplers import Sampler
 from simplax.samplers.base import Counted
 
 Split = Literal["eval", "dev"]
@@ -143,6 +146,31 @@ def evaluate(
         progress=progress,
     )
     return score(answers, puzzles, clues, time.perf_counter() - start)
+
+
+def cost_of(
+    model: Model,
+    sets: Mapping[int, PuzzleSet],
+    *,
+    steps: Sequence[int],
+    samplers: Mapping[int, Sampler[Any]],
+    batch_size: int,
+    repeats: int = 1,
+) -> Cost:
+    """The cost of answering sets of puzzles by clue count, each with all of these numbers of steps, `repeats` times."""
+    total, layout = NOTHING, sudoku_task(model).board_layout
+    for clues, chosen in sets.items():
+        first = layout.encode(torch.from_numpy(np.ascontiguousarray(chosen.puzzles[:batch_size])))
+        defaults = model.defaults(conditional=clues > 0).num_steps
+        total += sampling_cost(
+            model,
+            len(chosen),
+            sampler=samplers[clues],
+            repeats=[number for number in steps or (defaults,) for _ in range(repeats)],
+            batch_size=batch_size,
+            held=(first.tokens, first.given),
+        )
+    return total
 
 
 def score(answers: Answers, puzzles: PuzzleSet, clues: int, seconds: float) -> Score:

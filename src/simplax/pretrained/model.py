@@ -312,7 +312,8 @@ class Model:
         origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
         if self.tokenizer is not None:
             self.tokenizer.save(path)
-        write(path / MANIFEST, {**environment(), "model": {"name": self.config.name, **origin}})
+        said = {"name": self.config.name, **origin, "config_sha256": sha256(path / CONFIG)}
+        write(path / MANIFEST, {**environment(), "model": said})
 
 
 def from_pretrained(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, table
+from simplax.cli.output import announce, check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import (
     OWN,
@@ -91,6 +91,15 @@ def sweep(
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], size_of_batch)
+    first = {
+        count: loaded.sampler(concentrations[0], time_power=time_power, conditional=count > 0)
+        for count in sets
+    }
+    cost = announce(
+        sudoku.cost_of(
+            loaded, sets, steps=steps, samplers=first, batch_size=size_of_batch, repeats=len(concentrations)
+        )
+    )
     grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     record = manifest(
         loaded,
@@ -130,7 +139,8 @@ def sweep(
             written = current().on_first(lambda: str(write(files[0], record)))
     title = f"{loaded.config.name}: {num} puzzles per point"
     figures = current().on_first(lambda: draw_sweep(points, files[1:], title=title))
-    emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
+    data = {"points": points, "written": written, "figures": figures, "cost": cost}
+    emit(json, data, lambda: _shown(points))
 
 
 def _point(score: Any, eta: str) -> dict[str, Any]:

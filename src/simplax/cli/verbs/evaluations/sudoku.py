@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, table
+from simplax.cli.output import announce, check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import (
     OWN,
@@ -100,6 +100,15 @@ def evaluate(
     ]
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets], size_of_batch)
+    cost = announce(
+        sudoku.cost_of(
+            loaded,
+            dict(zip(counts, sets)),
+            steps=() if steps is None else (steps,),
+            samplers=used,
+            batch_size=size_of_batch,
+        )
+    )
     scores: list[Score] = []
     written: str | None = None
     record: dict[str, Any] = {}
@@ -144,7 +153,8 @@ def evaluate(
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
         written = keep(record, "sudoku", model, out, written)
     results = record["result"]
-    emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
+    data = {"results": results, "manifest": record, "written": written, "cost": cost}
+    emit(json, data, lambda: _shown(scores))
 
 
 def _temperature(model: Model, count: int, chosen: float | None) -> float:
