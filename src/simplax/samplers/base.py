@@ -10,6 +10,7 @@ from torch import Tensor
 
 from simplax.nn.network import Chain
 from simplax.processes.base import Process
+from simplax.processes.prediction import Prediction
 from simplax.random import Keys
 
 State = TypeVar("State")
@@ -64,6 +65,13 @@ class Sampler(abc.ABC, Generic[State]):
 
     @abc.abstractmethod
     def tokens(self, state: State) -> Tensor: ...
+
+    def decoded(self, state: State, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor | None:
+        """The likeliest clean tokens, given the state at t that the prediction was made from.
+
+        None for samplers whose steps do not each call the network on every sequence.
+        """
+        return None
 
 
 def check_process(sampler: Sampler[Any], process: type[Process], owner: str) -> None:

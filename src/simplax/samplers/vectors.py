@@ -24,6 +24,11 @@ class VectorState:
     y: Tensor
     given: Tensor | None = None
 
+    def rows(self, rows: Tensor) -> VectorState:
+        """The states of some of the sequences."""
+        given = None if self.given is None else self.given[rows]
+        return VectorState(self.tokens[rows], self.y[rows], given)
+
 
 class VectorSampler(Sampler[VectorState], abc.ABC):
     """A chain on vectors. Given positions sit on their token's own vector, whatever the noise elsewhere."""
@@ -55,6 +60,9 @@ class VectorSampler(Sampler[VectorState], abc.ABC):
 
     def tokens(self, state: VectorState) -> Tensor:
         return state.tokens
+
+    def decoded(self, state: VectorState, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor:
+        return prediction.logits.argmax(-1)
 
     def _call(
         self, state: VectorState, network: Chain, t: Tensor, setting: Setting
