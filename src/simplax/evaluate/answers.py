@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +14,21 @@ from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
 from simplax.pretrained.model import Model
+from simplax.samplers import Sampler, Samples
+from simplax.samplers.batches import in_order, join
+from simplax.samplers.stopping import Settled
 from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board.
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, `calls` (number,) those
+    of each, `block_passes` the transformer blocks it went through.
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
-    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
+    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested, and `decoded`
+    (calls, number, cells) what the network took for the answer at each call. `log_prob` (number,) is the model's own
+    score of each answer, if requested.
     """
 
     puzzles: np.ndarray
@@ -30,6 +37,10 @@ class Answers:
     nfe: float
     num_steps: int
     frames: np.ndarray | None = None
+    block_passes: float = 0.0
+    calls: np.ndarray | None = None
+    decoded: np.ndarray | None = None
+    log_prob: np.ndarray | None = None
 
     @property
     def valid(self) -> np.ndarray:
@@ -74,11 +85,17 @@ def answer(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    sampler: Sampler[Any] | None = None,
+    stop: Settled | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
+    score: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
+
+    A `sampler` takes the place of the model's own, for boards with clues and without. `stop` ends boards that do not
+    change any more, `score` asks for the model's own score of each answer.
 
     What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
     after every batch.
@@ -91,9 +108,8 @@ def answer(
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
-    boards, formed = np.zeros_like(puzzles, dtype=np.int8), np.zeros(len(puzzles), dtype=bool)
-    paths: np.ndarray | None = None
-    calls, steps, finished = 0.0, 0, 0
+    parts: list[tuple[np.ndarray, Samples]] = []
+    finished = 0
     for rows, conditional in _batches(puzzles, batch_size):
         defaults = model.defaults(conditional=conditional)
         drawn = model.sample(
@@ -103,19 +119,35 @@ def answer(
             temperature=defaults.temperature if temperature is None else temperature,
             tokens=held.tokens[rows],
             given=held.given[rows],
-            sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            sampler=sampler or model.sampler(eta, time_power=time_power, conditional=conditional),
             batch_size=len(rows),
             trajectory=trajectory,
+            stop=stop,
+            score=score,
         )
-        calls, steps, finished = calls + drawn.nfe * len(rows), drawn.num_steps, finished + len(rows)
-        boards[rows], formed[rows] = _read(task, drawn.tokens.cpu())
-        if drawn.trajectory is not None:
-            if paths is None:
-                paths = np.zeros((len(drawn.times), *puzzles.shape), dtype=np.int8)
-            paths[:, rows] = _frames(task, drawn.trajectory)
+        parts.append((rows, drawn))
+        finished += len(rows)
         if progress is not None:
             progress(finished)
-    return Answers(puzzles, boards, formed, calls / len(puzzles), steps, paths)
+    order = torch.from_numpy(np.concatenate([rows for rows, _ in parts]))
+    return _answers(task, puzzles, in_order(join([drawn for _, drawn in parts]), order))
+
+
+def _answers(task: SudokuTask, puzzles: np.ndarray, drawn: Samples) -> Answers:
+    boards, formed = _read(task, drawn.tokens.cpu())
+    assert drawn.sample_calls is not None
+    return Answers(
+        puzzles,
+        boards,
+        formed,
+        drawn.nfe,
+        drawn.num_steps,
+        None if drawn.trajectory is None else _frames(task, drawn.trajectory),
+        drawn.block_passes,
+        drawn.sample_calls.cpu().numpy(),
+        None if drawn.decoded is None else _frames(task, drawn.decoded),
+        None if drawn.log_prob is None else drawn.log_prob.cpu().numpy(),
+    )
 
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:

@@ -21,6 +21,8 @@ from simplax.errors import UserError
 from simplax.evaluate.answers import Answers, answer, noise_seeds
 from simplax.evaluate.intervals import wilson
 from simplax.pretrained.model import Model
+from simplax.samplers import Sampler
+from simplax.samplers.stopping import Settled
 
 Split = Literal["eval", "dev"]
 LARGEST = 2_000
@@ -50,7 +52,8 @@ class Score:
     """What a model did on one set. `accuracy` (the whole board is the only solution) and `cell_accuracy` (the share of
     blank cells that are right) are None without clues, where every valid board is right.
 
-    `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set.
+    `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set. `distinct` counts
+    the different boards among the valid ones without clues. `block_passes` are transformer blocks per board.
     """
 
     clues: int
@@ -64,6 +67,8 @@ class Score:
     seconds: float
     clue_counts: dict[int, int]
     sha256: str
+    block_passes: float = 0.0
+    distinct: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -120,6 +125,8 @@ def evaluate(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    sampler: Sampler[Any] | None = None,
+    stop: Settled | None = None,
     seed: int = 0,
     batch_size: int = 128,
     progress: Callable[[int], None] | None = None,
@@ -134,6 +141,8 @@ def evaluate(
         eta=eta,
         time_power=time_power,
         temperature=temperature,
+        sampler=sampler,
+        stop=stop,
         batch_size=batch_size,
         progress=progress,
     )
@@ -156,4 +165,6 @@ def score(answers: Answers, puzzles: PuzzleSet, clues: int, seconds: float) -> S
         seconds=seconds,
         clue_counts={int(value): int(number) for value, number in zip(values, numbers)},
         sha256=puzzles.sha256(),
+        block_passes=answers.block_passes,
+        distinct=None if clues else len(np.unique(answers.boards[answers.valid], axis=0)),
     )

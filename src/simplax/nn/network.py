@@ -194,7 +194,9 @@ class Network:
 class Chain(Network):
     """A network along a chain of sampling steps: it keeps each sequence's carry from call to call.
 
-    `given` and `attend` are those of the whole batch; `transform` is applied to the logits of every call.
+    `given` and `attend` are those of the whole batch; `transform` is applied to the logits of every call. `spent`
+    counts the calls of each sequence. A `watched` chain keeps the `latest` prediction, and the same as the network said
+    it, before the transform.
     """
 
     def __init__(
@@ -205,9 +207,15 @@ class Chain(Network):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         batch: int = 0,
+        watched: bool = False,
     ) -> None:
         super().__init__(denoiser, size)
         self.batch = batch
+        self.spent = torch.zeros(batch, dtype=torch.long)
+        self.watched = watched
+        self.latest: Prediction | None = None
+        self.latest_raw: Prediction | None = None
+        self._places = torch.arange(batch)
         self.transform = transform or (lambda logits: logits)
         self.given, self.attend = given, attend
         self.carried: Tensor | None = None
@@ -232,13 +240,33 @@ class Chain(Network):
         carried = self.carried if rows is None or self.carried is None else self.carried[rows]
         time = t.to(_device_of(state), torch.float32).expand(count)
         tempered = self.carry.tempered
-        prediction, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
-        prediction = Prediction(self.transform(prediction.logits))
+        raw, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
+        prediction = Prediction(self.transform(raw.logits))
+        if self.watched:
+            self.latest, self.latest_raw = prediction, raw
+        self._spend(rows, busy)
         if tempered:
             fresh = self.carry.after(prediction.logits, None, self.inner)
         if fresh is not None:
             self._keep(fresh, rows, busy)
         return prediction
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these sequences only."""
+        self.batch, self._places = len(rows), self._places[rows.cpu()]
+        self.given = None if self.given is None else self.given[rows]
+        self.attend = None if self.attend is None else self.attend[rows]
+        self.carried = None if self.carried is None else self.carried[rows]
+
+    def _spend(self, rows: Tensor | None, busy: Tensor | None) -> None:
+        if not self.batch:  # nobody said how many sequences there are
+            return
+        if busy is not None:
+            self.spent = self.spent.to(busy.device) + busy
+        elif rows is not None:
+            self.spent[self._places[rows]] += 1
+        else:
+            self.spent[self._places] += 1
 
     def _keep(self, fresh: Tensor, rows: Tensor | None, busy: Tensor | None) -> None:
         if busy is not None:

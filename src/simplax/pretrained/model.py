@@ -27,8 +27,9 @@ from simplax.pretrained import hub
 from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
-from simplax.samplers.batches import join, seeds_for
+from simplax.samplers.batches import in_order, join, seeds_for
 from simplax.samplers.loop import sample
+from simplax.samplers.stopping import Settled
 from simplax.train.distributed import pick_device
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Model:
         lengths: Sequence[int] | Tensor | int | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
+        stop: Settled | None = None,
+        score: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Samples:
         """Draw `num` sequences; what is not said is the model's default.
@@ -129,8 +132,9 @@ class Model:
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `progress` is
-        called with the number of sequences done, those in progress counted by their share of steps.
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `stop` ends sequences
+        that do not change any more, `score` asks for the model's own score of its answers. `progress` is called with
+        the number of sequences done, those in progress counted by their share of steps.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -176,10 +180,12 @@ class Model:
                         temperature=defaults.temperature if temperature is None else temperature,
                         top_p=defaults.top_p if top_p is None else top_p,
                         trajectory=trajectory,
+                        stop=stop,
+                        score=score,
                         progress=tell,
                     )
                 )
-        return _in_order(join(parts), torch.cat(order))
+        return in_order(join(parts), torch.cat(order))
 
     def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
         """Which positions are not padding, for models of sequences with known lengths."""
@@ -297,19 +303,6 @@ def from_pretrained(
 def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:
     """Progress in steps of a batch of `count` sequences, reported in sequences."""
     return lambda step, steps: progress(before + count * step // steps)
-
-
-def _in_order(drawn: Samples, rows: Tensor) -> Samples:
-    """The samples of these rows, back in the requested order."""
-    back = rows.argsort()
-    path = drawn.trajectory
-    return replace(
-        drawn,
-        tokens=drawn.tokens[back.to(drawn.tokens.device)],
-        seeds=drawn.seeds[back.to(drawn.seeds.device)],
-        trajectory=None if path is None else path[:, back.to(path.device)],
-        lengths=None if drawn.lengths is None else drawn.lengths[back.to(drawn.lengths.device)],
-    )
 
 
 def bundled() -> dict[str, Path]:

@@ -41,6 +41,9 @@ class Sampler(abc.ABC, Generic[State]):
     undoes: ClassVar[tuple[type[Process], ...]]
     """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
 
+    decodes: ClassVar[bool] = False
+    """Whether every step calls the network on every sequence, so that `decoded` can read an answer off it."""
+
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""
         return None
@@ -66,12 +69,9 @@ class Sampler(abc.ABC, Generic[State]):
     @abc.abstractmethod
     def tokens(self, state: State) -> Tensor: ...
 
-    def decoded(self, state: State, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor | None:
-        """The likeliest clean tokens, given the state at t that the prediction was made from.
-
-        None for samplers whose steps do not each call the network on every sequence.
-        """
-        return None
+    def decoded(self, state: State, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor:
+        """The likeliest clean tokens, given the state at t that the prediction was made from."""
+        raise NotImplementedError
 
 
 def check_process(sampler: Sampler[Any], process: type[Process], owner: str) -> None:

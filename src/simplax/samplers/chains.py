@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class TokenState:
 
 class TokenChain(Sampler[TokenState], abc.ABC):
     """A chain whose steps are bridges from an anchor: the token itself, or one that was redrawn."""
+
+    decodes: ClassVar[bool] = True
 
     times: Grid | Plateau
     last: str | None

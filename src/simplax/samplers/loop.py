@@ -16,8 +16,10 @@ from simplax.processes.base import Process
 from simplax.processes.prior import Prior
 from simplax.random import Keys
 from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.stopping import Settled
 from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
+from simplax.samplers.walk import Walk
 from simplax.schedules import Schedule
 
 
@@ -29,7 +31,11 @@ class Samples:
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
     the requested number; some samplers spend the last of them on reading the answer off, without a time of its own.
     `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
-    `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them.
+    `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them. `sample_calls` (batch,) are
+    the network calls of each sequence. With a trajectory comes `decoded` (calls, batch, length), the likeliest clean
+    tokens after each step's call, for samplers whose steps all call the network. `log_prob` (batch,), if requested,
+    is the mean log-probability of the tokens that were not given under the sequence's last prediction, without
+    temperature or nucleus.
     """
 
     tokens: Tensor
@@ -41,6 +47,9 @@ class Samples:
     num_steps: int = 0
     block_passes: float = 0.0
     lengths: Tensor | None = None
+    sample_calls: Tensor | None = None
+    decoded: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 @torch.no_grad()
@@ -61,6 +70,8 @@ def sample(
     temperature: float = 1.0,
     top_p: float = 1.0,
     trajectory: bool = False,
+    stop: Settled | None = None,
+    score: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Samples:
     """Draw `shape = (batch, length)` sequences with any callable `denoiser(z, t) -> logits`.
@@ -69,7 +80,8 @@ def sample(
     for fresh ones; the seeds used come back with the samples. Positions where `given` holds keep `tokens`.
     `num_steps` may be left out where the sampler leaves no choice. `vocab_size` counts the data's categories: a mask is
     not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
-    own with `schedule` and `pi` (uniform noise, for those that know several).
+    own with `schedule` and `pi` (uniform noise, for those that know several). `stop` ends sequences early that do not
+    change any more: they leave the batch, and their calls are not made. `score` asks for `log_prob`.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
@@ -80,27 +92,37 @@ def sample(
     setting = Setting(
         batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi))
     )
-    network = Chain(denoiser, vocab_size, _transform(temperature, top_p), given, attend, batch)
-
-    def pinned(state: Any) -> Any:
-        return state if tokens is None or given is None else sampler.pin(state, tokens, given)
-
+    if (stop is not None or score) and not sampler.decodes:
+        raise ValueError(
+            f"the sampler {type(sampler).__name__} does not predict every position in every step: it can neither stop "
+            "early nor score its answers"
+        )
+    watched = sampler.decodes and (trajectory or score or stop is not None)
+    network = Chain(denoiser, vocab_size, _transform(temperature, top_p), given, attend, batch, watched)
+    walk = Walk(sampler, network, setting, keys, tokens, given, trajectory, score)
     times = sampler.grid(num_steps)
-    state = pinned(sampler.init(setting, keys.stream("init")))
-    path = [sampler.tokens(state)] if trajectory else []
     for n, (t, s) in enumerate(itertools.pairwise(times)):
-        state = pinned(sampler.step(state, network, t, s, setting, keys.stream("step", n)))
-        if trajectory:
-            path.append(sampler.tokens(state))
+        walk.step(n, t, s, stop)
         if progress is not None:
             progress(n + 1, len(times) - 1)
-    state = pinned(sampler.finish(state, network, times[-1], setting, keys.stream("finish")))
-    result = sampler.tokens(state)
-    nfe = network.sequences / max(batch, 1)
-    full = torch.stack([*path[:-1], result]) if trajectory else None
-    passes = network.block_passes / max(batch, 1)
-    lengths = None if attend is None else attend.sum(-1)
-    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes, lengths)
+        if not len(walk.places):
+            break
+    result = walk.finish(times[-1])
+    frames, decoded = walk.paths(len(times) - 1)
+    return Samples(
+        result,
+        network.sequences / max(batch, 1),
+        seed_values,
+        times,
+        frames,
+        network.calls,
+        num_steps,
+        network.block_passes / max(batch, 1),
+        None if attend is None else attend.sum(-1),
+        network.spent,
+        decoded,
+        walk.scores,
+    )
 
 
 def _process(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class VectorState:
 
 class VectorSampler(Sampler[VectorState], abc.ABC):
     """A chain on vectors. Given positions sit on their token's own vector, whatever the noise elsewhere."""
+
+    decodes: ClassVar[bool] = True
 
     def target(self, y: Tensor, prediction: Prediction, process: VectorProcess, keys: Keys) -> Tensor:
         """What a step moves to: the mean of the categories' vectors under x_hat."""
