@@ -8,6 +8,7 @@ import tyro
 
 if TYPE_CHECKING:
     from simplax.concentration import Concentration
+    from simplax.samplers.stopping import Settled
 
 Steps = Annotated[
     int | None, tyro.conf.arg(metavar="N", help="steps of the sampler: network calls per answer")
@@ -26,6 +27,10 @@ TimePower = Annotated[
     ),
 ]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
+StopAfter = Annotated[
+    int | None,
+    tyro.conf.arg(metavar="N", help="a board is done once N network calls in a row agree on it; 2 or more"),
+]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
@@ -36,3 +41,16 @@ def read_eta(text: str | None) -> float | Concentration | None:
     from simplax.concentration import parse
 
     return None if text is None else parse(text)
+
+
+def read_stop(calls: int | None) -> Settled | None:
+    """The early stop that was typed, if any."""
+    from simplax.errors import UserError
+    from simplax.samplers.stopping import Settled
+
+    if calls is None:
+        return None
+    try:
+        return Settled(calls)
+    except ValueError as error:
+        raise UserError(f"--stop-after: {error}.") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class Answers:
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
     neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested, and `decoded`
     (calls, number, cells) what the network took for the answer at each call. `log_prob` (number,) is the model's own
-    score of each answer, if requested.
+    score of each answer, if requested: the mean log-probability of its cells under the last prediction. `times` are
+    those of the steps.
     """
 
     puzzles: np.ndarray
@@ -38,9 +39,29 @@ class Answers:
     num_steps: int
     frames: np.ndarray | None = None
     block_passes: float = 0.0
-    calls: np.ndarray | None = None
+    calls: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     decoded: np.ndarray | None = None
     log_prob: np.ndarray | None = None
+    times: Tensor | None = None
+
+    def parts(self, number: int) -> list[Answers]:
+        """As many equal runs of consecutive answers."""
+        size = len(self.boards) // number
+        cuts = [slice(size * part, size * (part + 1)) for part in range(number)]
+        return [
+            replace(
+                self,
+                puzzles=self.puzzles[cut],
+                boards=self.boards[cut],
+                well_formed=self.well_formed[cut],
+                nfe=float(self.calls[cut].mean()),
+                frames=None if self.frames is None else self.frames[:, cut],
+                calls=self.calls[cut],
+                decoded=None if self.decoded is None else self.decoded[:, cut],
+                log_prob=None if self.log_prob is None else self.log_prob[cut],
+            )
+            for cut in cuts
+        ]
 
     @property
     def valid(self) -> np.ndarray:
@@ -147,6 +168,27 @@ def _answers(task: SudokuTask, puzzles: np.ndarray, drawn: Samples) -> Answers:
         drawn.sample_calls.cpu().numpy(),
         None if drawn.decoded is None else _frames(task, drawn.decoded),
         None if drawn.log_prob is None else drawn.log_prob.cpu().numpy(),
+        drawn.times,
+    )
+
+
+def most_likely(tries: Sequence[Answers]) -> Answers:
+    """Of several answers to the same puzzles the ones with the model's highest own score; nothing else is looked at."""
+    scores = np.stack([each.log_prob for each in tries if each.log_prob is not None])
+    best, rows = scores.argmax(0), np.arange(scores.shape[1])
+
+    def chosen(parts: list[np.ndarray | None]) -> np.ndarray | None:
+        there = [part for part in parts if part is not None]
+        return np.stack(there)[best, :, rows].swapaxes(0, 1) if there else None
+
+    return replace(
+        tries[0],
+        boards=np.stack([each.boards for each in tries])[best, rows],
+        well_formed=np.stack([each.well_formed for each in tries])[best, rows],
+        frames=chosen([each.frames for each in tries]),
+        decoded=chosen([each.decoded for each in tries]),
+        log_prob=scores.max(0),
+        calls=np.stack([each.calls for each in tries])[best, rows],
     )
 
 
