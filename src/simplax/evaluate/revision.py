@@ -14,11 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simplax.concentration import Concentration
+from simplax.errors import UserError
 from simplax.nn.network import Network
 from simplax.pretrained.model import Model
 from simplax.processes.prediction import Prediction
 from simplax.processes.uniform import UniformProcess
 from simplax.random import Keys
+from simplax.samplers import Sampler, Samples
 from simplax.typing import Batch
 
 AGREE = 5
@@ -176,7 +179,13 @@ def _share(what: Tensor, where: Tensor) -> float:
 
 
 def own_evidence(
-    model: Model, tokens: Tensor, given: Tensor, *, times: tuple[float, ...] = (0.1, 0.3, 0.5), seed: int = 0
+    model: Model,
+    tokens: Tensor,
+    given: Tensor,
+    *,
+    attend: Tensor | None = None,
+    times: tuple[float, ...] = (0.1, 0.3, 0.5),
+    seed: int = 0,
 ) -> list[dict[str, float | None]]:
     """`kept_and_resampled` of a model on sequences it should know, one row per time; empty where noise is not uniform.
 
@@ -186,7 +195,8 @@ def own_evidence(
     if not isinstance(process, UniformProcess):
         return []
     tokens, given = tokens.to(model.device), given.to(model.device)
-    batch, network = Batch.of(tokens, given), Network.of(model.denoiser.eval())
+    attend = None if attend is None else attend.to(model.device)
+    batch, network = Batch.of(tokens, given, attend), Network.of(model.denoiser.eval())
     keys = Keys.from_seeds(torch.arange(len(tokens))).to(model.device)
 
     def predict(z: Tensor, t: Tensor) -> Tensor:
@@ -197,3 +207,55 @@ def own_evidence(
         found = kept_and_resampled(predict, process, tokens, ~given, t, keys.stream("revision", seed))
         rows.append({"t": t, **{name: _plain(value) for name, value in found.items()}})
     return rows
+
+
+def of_model(
+    model: Model,
+    num: int,
+    *,
+    hide: float = 0.5,
+    num_steps: int | None = None,
+    eta: float | Concentration | None = None,
+    time_power: float | None = None,
+    temperature: float | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[dict[str, Any], Samples, Sampler[Any]]:
+    """The measures on `num` validation sequences, the samples and the sampler they were made with.
+
+    Where the task gives no positions, a share `hide` of them is filled in again and all others are given.
+    """
+    if num < 1 or not 0 < hide <= 1:
+        raise UserError(f"hide a share above 0 and at most 1 of at least one sequence, got {hide} of {num}.")
+    batch = model.config.task.validation().batch(torch.arange(num))
+    tokens = batch.tokens
+    given = batch.given
+    if not bool(given.any()):
+        given = Keys.from_seeds(torch.arange(num)).stream("hide", seed).uniform(tokens.shape[1]) >= hide
+    attend = torch.ones_like(given) if batch.attend is None else batch.attend
+    sampler = model.sampler(eta, time_power=time_power)
+    drawn = model.sample(
+        num,
+        num_steps=num_steps,
+        seeds=torch.arange(num) + (seed << 32),
+        temperature=temperature,
+        tokens=tokens,
+        given=given,
+        sampler=sampler,
+        lengths=None if batch.attend is None else attend.sum(-1),
+        batch_size=batch_size,
+        trajectory=True,
+        progress=progress,
+    )
+    assert drawn.trajectory is not None
+    free = ~given & attend
+    measured = measure(
+        drawn.trajectory.cpu().numpy(),
+        free.numpy(),
+        decoded=None if drawn.decoded is None else drawn.decoded.cpu().numpy(),
+        truth=tokens.numpy(),
+        expected=expected_edits(model.method.process(model.denoiser), drawn.times),
+    ).to_json()
+    evidence = own_evidence(model, tokens, ~free, attend=batch.attend)
+    return {**measured, "own_evidence": evidence}, drawn, sampler
