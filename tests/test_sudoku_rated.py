@@ -14,14 +14,14 @@ import torch
 from simplax.cli import main
 from simplax.data.sudoku import PuzzleSet, load_rated, to_text
 from simplax.errors import UserError
-from simplax.evaluate.answers import most_likely
+from simplax.evaluate.answers import answer, most_likely
 from simplax.evaluate.declared import shared_solutions
 from simplax.evaluate.sudoku import by_rating
 from simplax.evaluate.sudoku import evaluate as score_of
 from simplax.pretrained import model as hub
 from simplax.samplers.stopping import Settled
 from simplax.tasks import SudokuTask
-from sudoku_models import FOUR, model, nine, oracle
+from sudoku_models import FOUR, Arbitrary, model, nine, oracle
 
 NINE = nine(6)
 
@@ -155,13 +155,11 @@ def test_ratings_divide_the_accuracy() -> None:
 
 def test_the_network_alone_chooses_among_attempts(use: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Of two boards the one with the higher score wins, valid or not; one answer per puzzle is scored as ever."""
-    untrained = model("sudoku4-simplax")
+    untrained = model("sudoku4-simplax", lambda config: Arbitrary(config.task.vocab_size))
     one = score_of(untrained, FOUR[:8], 6, num_steps=3)
     several = score_of(untrained, FOUR[:8], 6, num_steps=3, attempts=4)
     assert several.accuracy == one.accuracy and several.best_of is not None
     assert (several.nfe, several.best_of.nfe, several.best_of.attempts) == (3, 12, 4)
-    from simplax.evaluate.answers import answer
-
     tries = [
         answer(untrained, FOUR.puzzles[:8], range(8 * n, 8 * n + 8), num_steps=3, score=True)
         for n in range(4)
@@ -170,7 +168,7 @@ def test_the_network_alone_chooses_among_attempts(use: Any, capsys: pytest.Captu
     scores = np.stack([each.log_prob for each in tries])  # type: ignore[arg-type]
     for row in range(8):
         assert np.array_equal(best.boards[row], tries[int(scores[:, row].argmax())].boards[row])
-    assert (scores < 0).all() and len(np.unique(scores)) == 32
+    assert (scores < 0).all() and len(np.unique(scores)) > 8
     use(untrained)
     data = printed(
         capsys, "evaluate", "any", "sudoku", "--clues", "6", "--num", "4", "--steps", "2", "--attempts", "3"
@@ -212,7 +210,7 @@ def test_revision_in_evaluations_and_its_figure(
     assert "holds no revision" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["markov-udlm", "markov-mdlm", "markov-langflow"])
+@pytest.mark.parametrize("name", ["toy-udlm", "toy-mdlm", "toy-langflow"])
 def test_revision_of_any_task(
     use: Any, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,4 +228,4 @@ def test_revision_of_any_task(
     ]
     found = printed(capsys, *arguments, "--steps", "4")["result"]
     assert len(found["edits"]) in (3, 4) and found["right_to_wrong"] is not None
-    assert bool(found["own_evidence"]) == (name == "markov-udlm")
+    assert bool(found["own_evidence"]) == (name == "toy-udlm")
