@@ -6,6 +6,7 @@ prediction also that of anchors.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -74,14 +75,19 @@ def chain(joint: Tensor, redraw: str, num_steps: int, share: Share) -> Tensor:
 
 def previous_chain(joint: Tensor, redraw: str, num_steps: int, share: float) -> Tensor:
     """The same with the previous prediction: a step leads from anchors, redrawn by the call before it."""
-    law = torch.einsum("ij,ia,jb->ijab", torch.full((K, K), 1 / K**2, dtype=torch.float64), EYE, EYE)
-    for n in range(num_steps):
-        alpha_t, alpha_s = n / num_steps, (n + 1) / num_steps
+    start = torch.full((K, K), 1 / K**2, dtype=torch.float64)
+    return previous_path(joint, redraw, [n / num_steps for n in range(num_steps + 1)], share, start)
+
+
+def previous_path(joint: Tensor, redraw: str, alphas: Sequence[float], share: float, start: Tensor) -> Tensor:
+    """From the law `start` of tokens, which are their own anchors, along these alphas."""
+    law = torch.einsum("ij,ia,jb->ijab", start, EYE, EYE)
+    for alpha_t, alpha_s in itertools.pairwise(alphas):
         x_hat = leave_one_out(joint, alpha_t).reshape(K, K, 2, 1, K)
         ids = torch.arange(K).view(1, 1, 1, K)
         step = bridge(x_hat, ids, alpha_s, alpha_t)  # [z0, z1, position, anchor, next]
         source = x_hat if redraw == "prediction" else posterior(x_hat, ids, alpha_s)
-        chance = share if n + 1 < num_steps else 0.0
+        chance = share if alpha_s < 1 else 0.0
         anchor = (1 - chance) * EYE + chance * noised(source, alpha_s)  # [z0, z1, position, next, its anchor]
         anchor = anchor.expand(K, K, 2, K, K)
         law = torch.einsum(

@@ -93,6 +93,33 @@ def test_one_step_keeps_every_marginal_and_not_the_joint() -> None:
             torch.testing.assert_close(after.sum(axis), target.sum(axis), rtol=0, atol=1e-15)
 
 
+def largest_shift(law: Tensor, target: Tensor) -> float:
+    return max(laws.distance(law.sum(axis), target.sum(axis)) for axis in (0, 1))
+
+
+def test_the_previous_prediction_shifts_single_tokens_a_little() -> None:
+    """Anchor and bridge then come from different predictions; chains of any kind drift, for their errors feed back."""
+    for times, shift in (((0.8, 0.6, 0.4), 5e-4), ((0.52, 0.50, 0.48), 1.5e-5)):
+        alphas = [1 - t for t in times]
+        after = laws.previous_path(LAW_A, "prediction", alphas, 1.0, laws.at_time(LAW_A, alphas[0]))
+        assert largest_shift(after, laws.at_time(LAW_A, alphas[-1])) == pytest.approx(shift, rel=0.05)
+    for num_steps, drift in ((4, 0.005), (64, 0.0007)):
+        assert largest_shift(laws.chain(LAW_A, "posterior", num_steps, 0.0), LAW_A) == pytest.approx(
+            drift, rel=0.05
+        )
+
+
+def test_a_posterior_taken_for_a_leave_one_out_prediction_counts_the_token_twice() -> None:
+    for num_steps in (16, 64):
+        law = torch.full((K**2,), 1 / K**2, dtype=torch.float64)
+        for n in range(num_steps):
+            alpha_t, alpha_s = n / num_steps, (n + 1) / num_steps
+            twice = laws.posterior(laws.leave_one_out(LAW_A, alpha_t), STATES, alpha_t)
+            step = laws.bridge(twice, STATES, alpha_s, alpha_t)
+            law = law @ (step[:, 0, :, None] * step[:, 1, None, :]).flatten(1)
+        assert laws.distance(law, LAW_A) == pytest.approx(0.28, abs=0.006)
+
+
 @pytest.mark.parametrize("redraw", ["prediction", "posterior"])
 def test_one_position_at_a_time_keeps_the_law(redraw: str) -> None:
     """Given the others, both redraws at one time leave p_t as it is; the leave-one-out one forgets the token."""

@@ -179,7 +179,7 @@ def most_likely(tries: Sequence[Answers]) -> Answers:
 
     def chosen(parts: list[np.ndarray | None]) -> np.ndarray | None:
         there = [part for part in parts if part is not None]
-        return np.stack(there)[best, :, rows].swapaxes(0, 1) if there else None
+        return np.stack(there)[best, :, rows].swapaxes(0, 1) if len(there) == len(tries) else None
 
     return replace(
         tries[0],
