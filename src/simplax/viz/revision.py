@@ -42,6 +42,6 @@ def draw_revision(paths: Mapping[str, Mapping[str, Any]], files: Sequence[Path],
         axes.set(xlabel="step", title=label)
         axes.title.set_fontsize("small")
         axes.grid(alpha=0.3)
-    grid[-1].legend(frameon=False, fontsize="small")
+    grid[0].legend(frameon=False, fontsize="small")
     figure.suptitle(title)
     return save(figure, files)
