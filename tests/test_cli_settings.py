@@ -28,6 +28,12 @@ def test_the_stored_table_is_what_the_recipes_say() -> None:
     assert settings.TABLE.read_text() == made, "the table is out of date: run `make reference`"
 
 
+def test_table_of_methods_in_the_docs_is_what_the_methods_say_of_themselves() -> None:
+    page = reference.METHODS_PAGE.read_text()
+    assert reference.with_table(page) == page, "the table is out of date: run `make reference`"
+    assert all(f"| `{name}` |" in page for name in METHODS)
+
+
 def test_every_setting_has_a_meaning_and_no_meaning_is_left_over() -> None:
     table = reference.describe(recipes.RECIPES)
     for group, content in table["groups"].items():

@@ -237,3 +237,27 @@ def test_one_setting_is_measured_beside_data_and_controls(
     both = [str(tmp_path / name) for name in ("a.json", "b.json")]
     (first, second) = json.loads(run(monkeypatch, capsys, "compare", *both, "--json"))["generative"]
     assert first["differs"] == {} and second["differs"] == {"temperature": {"first": 1.0, "here": 0.5}}
+
+
+def test_points_are_drawn_with_the_sampler_that_is_named(
+    study: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    words = [
+        "frontier",
+        str(study[0] / "udlm"),
+        "--num",
+        "4",
+        "--temperatures",
+        "1",
+        "--steps",
+        "2",
+        "--json",
+    ]
+    words += ["--sampler", "psi", "--sampler.last", "posterior", "--out", str(tmp_path)]
+    (point,) = json.loads(run(monkeypatch, capsys, *words))["result"]["points"]
+    assert point["nfe"] == 3  # one more than steps, for the end
+    stored = json.loads((tmp_path / "points" / f"{point['key'][:24]}.json").read_text())
+    assert stored["settings"]["sampler"]["kind"] == "psi"

@@ -21,6 +21,7 @@ LAYERS = [
     "pretrained interop",
     "evaluate viz",
     "recipes",
+    "suites",
     "bench cli",
 ]
 RANK = {part: number for number, layer in enumerate(LAYERS) for part in layer.split()}

@@ -20,6 +20,11 @@ from simplax.errors import UserError
 class Concentration(abc.ABC):
     """eta as a function of time and, for samplers, of the number of steps."""
 
+    @staticmethod
+    def from_text(text: str) -> Concentration | None:
+        """`vanish:10:2:0.1` and `pertoken:5`, as `parse` reads them."""
+        return as_concentration(parse(text)) if ":" in text else None
+
     @abc.abstractmethod
     def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor: ...
 

@@ -17,6 +17,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "infill": ("infill", "fill in the gaps of texts with a model"),
     "evaluate": ("evaluate", "measure a model"),
     "frontier": ("frontier", "perplexity against entropy over temperatures, several models"),
+    "suite": ("suite", "train and measure many methods alike, and print the table"),
     "compare": ("compare", "print results side by side and mark settings that differ"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
@@ -27,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "train a small Sudoku model from scratch and watch it work"),
     "recipes": ("recipes", "list tasks and methods, or the settings of one recipe"),
     "methods": ("methods", "list the methods"),
+    "samplers": ("samplers", "list the samplers, or the settings of one"),
     "data": ("data", "prepare data, or describe what was prepared"),
     "plot": ("plot", "draw the curves of a run"),
     "bench": ("bench", "measure speed and memory against the bare network"),
@@ -37,9 +39,11 @@ VERBS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, str] = {
     "Start here": "demo solve doctor",
     "Train": "recipes methods data train plot",
-    "Use a model": "sample infill export",
-    "Measure and compare": "evaluate frontier compare sweep figure bench",
+    "Use a model": "sample infill samplers export",
+    "Measure and compare": "evaluate frontier suite compare sweep figure bench",
 }
+# verbs whose work is divided among the processes that torchrun starts
+TOGETHER = frozenset({"sample", "infill", "solve", "evaluate", "frontier", "sweep"})
 INTERRUPTED = 130
 
 
@@ -49,6 +53,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):  # closed by the caller: what would be printed there is dropped
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if not _shares(arguments):
+        return _answer(arguments)
+    from simplax.io.sharding import together
+
+    with together():
+        status = _answer(arguments)
+        sys.stdout.flush()  # before anybody leaves: torchrun ends all as soon as one fails
+        return status
+
+
+def _shares(arguments: list[str]) -> bool:
+    """Whether the work is divided among processes that torchrun started."""
+    words = arguments[1:] if arguments[:1] == ["--"] else arguments
+    return os.environ.get("WORLD_SIZE", "1") != "1" and bool(words) and words[0] in TOGETHER
+
+
+def _answer(arguments: list[str]) -> int:
     try:
         return _status(_dispatch(arguments))
     except SystemExit as stop:
@@ -89,7 +110,13 @@ def _dispatch(arguments: list[str]) -> Any:
     if verb not in VERBS:
         kind = "option" if verb.startswith("-") else "command"
         raise UserError(f"there is no {kind} {verb!r}{nearest(verb, list(VERBS))}")
-    return entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")(rest)
+    run = entry(f"simplax.cli.verbs.{VERBS[verb][0]}", "main")
+    if not _shares(arguments):
+        return run(rest)
+    from simplax.io.sharding import current
+
+    with current().failing_together():
+        return run(rest)
 
 
 def entry(module: str, name: str) -> Callable[..., Any]:
@@ -130,5 +157,7 @@ def _status(result: Any) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"simplax: {' '.join(message.split())}", file=sys.stderr)
+    sharding = sys.modules.get("simplax.io.sharding")  # not imported: then this process is alone
+    if sharding is None or sharding.speaks():
+        print(f"simplax: {' '.join(message.split())}", file=sys.stderr)
     return status

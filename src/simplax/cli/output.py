@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from simplax.errors import UserError
+from simplax.io.progress import first_process as first_process
 
 _PIPE_WIDTH = 400  # a pipe has no width to fit a table into
-
-
-def first_process() -> bool:
-    """Whether this is the only process, or the first of those that torchrun started: the one that prints."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def emit(json: bool, data: Any, text: Callable[[], Any]) -> None:

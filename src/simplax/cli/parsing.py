@@ -6,9 +6,10 @@ import contextlib
 import functools
 import inspect
 import io
+import operator
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -31,11 +32,46 @@ ModelName = Annotated[
 _METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
+class HasSettings(typing.Protocol):
+    """The value of an option `--NAME` whose settings are typed apart from it, as `--NAME.SETTING VALUE`."""
+
+    def with_settings(self, settings: list[tuple[str, str]], others: Mapping[str, Any]) -> Any:
+        """The value with these settings; `others` are all options of the command."""
+
+
 def run(function: Callable[..., Any], arguments: list[str], prog: str) -> Any:
     """Read `arguments` as those of `function` and call it."""
+    parameters = inspect.signature(function).parameters
+    settings: dict[str, list[tuple[str, str]]] = {}
+    for name, parameter in parameters.items():
+        if hasattr(parameter.default, "with_settings"):
+            settings[name], arguments = split_settings(
+                arguments, operator.methodcaller("startswith", f"{name}.")
+            )
     call, unknown = read(function, arguments, prog)
-    refuse(unknown, [f"--{name}" for name in inspect.signature(function).parameters], prog)
+    refuse(unknown, [f"--{name}" for name in parameters], prog)
+    for name, pairs in settings.items():
+        value: HasSettings = call.keywords[name]
+        short = [(flag.removeprefix(f"{name}."), text) for flag, text in pairs]
+        call.keywords[name] = value.with_settings(short, call.keywords)
     return call()
+
+
+def split_settings(
+    words: list[str], belongs: Callable[[str], bool]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Settings among the arguments, `--NAME VALUE` or `--NAME=VALUE` with a name that `belongs`, and all others."""
+    settings, others, rest = [], [], iter(words)
+    for word in rest:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not (word.startswith("--") and belongs(name)):
+            others.append(word)
+            continue
+        text = value if equals else next(rest, "--")
+        if not equals and text.startswith("--"):
+            raise UserError(f"--{name} needs a value.")
+        settings.append((name, text))
+    return settings, others
 
 
 def read(

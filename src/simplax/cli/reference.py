@@ -3,6 +3,7 @@
 `python -m simplax.cli.reference` writes `settings.json`, which the help of `simplax train RECIPE` is made of; run it
 (or `make reference`) after a change of recipes or of their dataclasses. The meaning of a setting is the string below
 its field, or else an entry of `simplax.cli.meanings`, or else the first clause of the class's docstring that names it.
+In a checkout it also writes the table of methods in `docs/methods.md`, so that a new method is documented by its facts.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from simplax.cli.meanings import MEANINGS
-from simplax.cli.settings import GROUP, TABLE
+from simplax.cli.settings import GROUP, KIND, TABLE, shown
 from simplax.config.run import FAMILIES, encode
 from simplax.io.files import write_text
+from simplax.methods import METHODS
 from simplax.recipes import RECIPES, get
 
 _METAVARS: dict[Any, str] = {int: "INT", float: "FLOAT", str: "TEXT", bool: "{true,false}"}
@@ -79,14 +82,31 @@ def _group(cls: type) -> dict[str, Any]:
     }
 
 
+def flat_settings(value: Any, path: str = "") -> dict[str, dict[str, str]]:
+    """Every setting of a dataclass and of those within it by its dotted name: how it is typed, default, meaning."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, (typed, about, names) in _group(type(value))["fields"].items():
+        inner = getattr(value, name)
+        nested = dataclasses.is_dataclass(inner)
+        default = shown(encode(inner).get(KIND, "") if nested else encode(inner))
+        if names:
+            about = f"{about}; one of {', '.join(names)}"
+        if names or not nested:
+            rows[path + name] = {"typed": typed, "default": default, "meaning": about}
+        if nested:
+            rows |= flat_settings(inner, f"{path}{name}.")
+    return rows
+
+
 def meaning(cls: type, field: str) -> str:
     """What a field means, or nothing if that is written nowhere."""
     documented = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
     for base in documented:
         if field in (below := _strings_below_fields(base)):
             return below[field]
-    package = cls.__module__.split(".")[1]
-    for key in (*(f"{base.__name__}.{field}" for base in documented), f"{package}.{field}", field):
+    owners = [base.__name__ for base in documented]
+    packages = [base.__module__.split(".")[1] for base in documented if "." in base.__module__]
+    for key in (*(f"{owner}.{field}" for owner in (*owners, *packages)), field):
         if key in MEANINGS:
             return MEANINGS[key]
     prose = " ".join(" ".join((base.__doc__ or "").split()) for base in documented)
@@ -130,5 +150,34 @@ def _names(annotation: Any) -> list[str]:
     return names if len(names) > 1 else []
 
 
+def methods_table() -> str:
+    """The methods in Markdown, as they describe themselves."""
+    lines = ["| Method | State it noises | Likelihood | Own sampler | From |", "|---|---|---|---|---|"]
+    for name, method in METHODS.items():
+        facts, sampler = method.facts, type(method().sampler()).__name__
+        cells = (
+            f"`{name}`",
+            facts.latent,
+            method.likelihood_kind(),
+            f"`{sampler}`",
+            facts.citation,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """A page with the table of methods between its two marks."""
+    before, _, rest = page.partition(_MARKS[0])
+    _, _, after = rest.partition(_MARKS[1])
+    return f"{before}{_MARKS[0]}\n{methods_table()}\n{_MARKS[1]}{after}"
+
+
+_MARKS = "<!-- methods, by make reference -->", "<!-- end of methods -->"
+METHODS_PAGE = Path(__file__).parents[3] / "docs" / "methods.md"
+
+
 if __name__ == "__main__":
     write_text(TABLE, text(describe(RECIPES)))
+    if METHODS_PAGE.is_file():  # a checkout
+        write_text(METHODS_PAGE, with_table(METHODS_PAGE.read_text()))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from simplax.errors import UserError
+
 if TYPE_CHECKING:
     from simplax.concentration import Concentration
+    from simplax.pretrained.model import Model
+    from simplax.samplers import Sampler
     from simplax.samplers.stopping import Settled
 
 Steps = Annotated[
@@ -34,6 +40,64 @@ StopAfter = Annotated[
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
 BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
+
+
+# options of their own for settings that samplers share: the two ways to say one thing are not mixed
+SHORT = {"eta": "eta", "times.power": "time_power"}
+
+
+@dataclass(frozen=True)
+class SamplerChoice:
+    """`--sampler NAME` and any number of `--sampler.SETTING VALUE`; empty for the model's own sampler."""
+
+    name: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+    def with_settings(self, settings: list[tuple[str, str]], others: Mapping[str, Any]) -> SamplerChoice:
+        """The choice with settings that were typed apart from it, none of them said by another option as well."""
+        for name, _ in settings:
+            short = SHORT.get(name.replace("-", "_"))
+            if short is not None and others.get(short) not in (None, ()):
+                flag = f"--{short.replace('_', '-')}"
+                raise UserError(f"{flag} and --sampler.{name} are the same setting: give one of them.")
+        return replace(self, settings=tuple(settings))
+
+    def of(self, model: Model, *, conditional: bool = True) -> Sampler[Any] | None:
+        """The sampler that is chosen for the model; None if it is the model's own, unchanged."""
+        from simplax.config.sampling import choose_sampler
+
+        own = model.defaults(conditional=conditional).sampler
+        if self == OWN:
+            return own
+        return choose_sampler(model.method, own, self.name, self.settings)
+
+    def on(self, model: Model) -> Model:
+        """The model with the chosen sampler as its own, with given positions and without any."""
+        if self == OWN:
+            return model
+        config = model.config
+        sampling = replace(config.sampling, sampler=self.of(model))
+        free = config.unconditional
+        if free is not None and free.sampler is not None:
+            free = replace(free, sampler=self.of(model, conditional=False))
+        return replace(model, config=replace(config, sampling=sampling, unconditional=free))
+
+
+SamplerName = Annotated[
+    SamplerChoice,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="NAME",
+        instance_from_str=lambda words: SamplerChoice(words[0]),
+        is_instance=lambda value: isinstance(value, SamplerChoice),
+        str_from_instance=lambda choice: [choice.name or "the model's own"],
+    ),
+    tyro.conf.arg(
+        help="one of `simplax samplers` instead of the model's own; --sampler.SETTING VALUE changes its settings",
+        help_behavior_hint="",
+    ),
+]
+OWN = SamplerChoice()
 
 
 def read_eta(text: str | None) -> float | Concentration | None:

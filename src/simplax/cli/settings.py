@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.errors import UserError
+from simplax.cli.parsing import split_settings
 
 TABLE = Path(__file__).with_name("settings.json")
 GROUP = "@"  # in a tree of settings: the name of the group that explains its fields
@@ -92,17 +92,8 @@ def deeper(unknown: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     A setting of something that the recipe does not have yet, as in `--method.schedule polynomial
     --method.schedule.power 3`, has no flag of its own: any `--SECTION.NAME VALUE` is one, checked when it is applied.
     """
-    settings, mistakes, words, known = [], [], iter(unknown), sections()
-    for word in words:
-        name, equals, value = word.removeprefix("--").partition("=")
-        if not (word.startswith("--") and name.partition(".")[0] in known):
-            mistakes.append(word)
-            continue
-        text = value if equals else next(words, "--")
-        if not equals and text.startswith("--"):
-            raise UserError(f"--{name} needs a value.")
-        settings.append((name, text))
-    return settings, mistakes
+    known = sections()
+    return split_settings(unknown, lambda name: name.partition(".")[0] in known)
 
 
 def shown(value: Any) -> str:

@@ -1,18 +1,20 @@
 """Frozen dataclasses as JSON and back, exactly, with a sentence for every mistake.
 
 A *family* is a base class with named members: in JSON a member carries its name as `kind`. A member is a class, or a
-ready-made instance (a preset) whose fields the JSON may replace. Everything else is read by its type annotation, so a
-new setting needs no code here.
+ready-made instance (a preset) whose fields the JSON may replace. A base class may know short forms that people type:
+its `from_text(text)` is None for all others. Everything else is read by its type annotation, so a new setting needs no
+code here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from simplax.errors import UserError, nearest
@@ -69,6 +71,12 @@ def merge(base: Any, patch: Any) -> Any:
 def nest(path: str, value: Any) -> Any:
     """`a.b` and a value as `{"a": {"b": value}}`."""
     return functools.reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
+
+
+def outermost_first(flags: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Flags as pairs of a dotted name and a text; one that chooses a member comes before those that change it."""
+    named = ((path.replace("-", "_").removesuffix(".kind"), text) for path, text in flags)
+    return sorted(named, key=lambda pair: pair[0].count("."))
 
 
 @functools.cache
@@ -135,6 +143,8 @@ def _decode_group(base: type, value: Any, families: Families, where: str) -> Any
             value = json.loads(value)
         except json.JSONDecodeError as error:
             raise UserError(f"{where} is not valid JSON: {error}.") from error
+    if isinstance(value, Text) and (short := _short_form(base, value, where)) is not None:
+        return short
     if isinstance(value, str):
         value = {"kind": str(value)}
     if not isinstance(value, Mapping):
@@ -155,8 +165,23 @@ def _decode_group(base: type, value: Any, families: Families, where: str) -> Any
     missing = [name for name, field in known.items() if name not in built and _is_required(field)]
     if missing and member is cls:
         raise UserError(f"{prefix}{missing[0]} is missing from the configuration.")
-    try:
+    with _saying(where):
         return cls(**built) if member is cls else dataclasses.replace(member, **built)
+
+
+def _short_form(base: Any, text: Text, where: str) -> Any:
+    """What the text means in the short form of a family, or None if it is none."""
+    if not hasattr(base, "from_text"):
+        return None
+    with _saying(where):
+        return base.from_text(str(text))
+
+
+@contextlib.contextmanager
+def _saying(where: str) -> Iterator[None]:
+    """A class's own complaint about its fields, with the name of the setting before it."""
+    try:
+        yield
     except UserError:
         raise
     except ValueError as error:

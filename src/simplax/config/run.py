@@ -17,19 +17,8 @@ from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
 from simplax.nn import PRESETS, Architecture
-from simplax.samplers import (
-    Ancestral,
-    CachedHybrid,
-    EmbeddingDDIM,
-    FirstHitting,
-    GeodesicEuler,
-    LeftToRight,
-    MaskedAncestral,
-    OneHotEuler,
-    Psi,
-    Sampler,
-    Simplax,
-)
+from simplax.nn.lora import Lora
+from simplax.samplers import SAMPLERS, Sampler
 from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
 from simplax.samplers.positions import All, Classes, Every, Positions, SudokuColours
 from simplax.samplers.transforms import check_temperature
@@ -45,18 +34,7 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
     Architecture: PRESETS,
     Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
     Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
-    Sampler: {
-        "simplax": Simplax,
-        "ancestral": Ancestral,
-        "masked_ancestral": MaskedAncestral,
-        "first_hitting": FirstHitting,
-        "left_to_right": LeftToRight,
-        "psi": Psi,
-        "cached_hybrid": CachedHybrid,
-        "one_hot_euler": OneHotEuler,
-        "embedding_ddim": EmbeddingDDIM,
-        "geodesic_euler": GeodesicEuler,
-    },
+    Sampler: SAMPLERS,
     Kappa: {
         "fixed": Fixed,
         "from_eta": FromEta,
@@ -125,6 +103,8 @@ class RunConfig:
     """how the model is sampled by default"""
     unconditional: Unconditional | None = None
     """what differs from `sampling` where no position is clamped"""
+    lora: Lora | None = None
+    """with --init-from: train low-rank adapters of that model only, for instance --lora.rank 8"""
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:
@@ -168,8 +148,7 @@ def resolve(
     data = to_json(recipe)
     if file is not None:
         data = codec.merge(data, load(file))
-    named = ((path.replace("-", "_").removesuffix(".kind"), text) for path, text in flags)
-    for path, text in sorted(named, key=lambda pair: pair[0].count(".")):
+    for path, text in codec.outermost_first(flags):
         data = codec.merge(data, codec.nest(path, codec.Text(text)))
     config = from_json(data)
     for part in (config.sampling, config.unconditional):

@@ -13,10 +13,12 @@ from torch import Tensor
 from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
+from simplax.io.sharding import alone, current
 from simplax.pretrained.model import Model
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.batches import in_order, join
 from simplax.samplers.stopping import Settled
+from simplax.samplers.transfer import moved
 from simplax.tasks import SudokuTask
 
 
@@ -129,9 +131,13 @@ def answer(
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
-    parts: list[tuple[np.ndarray, Samples]] = []
-    finished = 0
-    for rows, conditional in _batches(puzzles, batch_size):
+    batches = list(_batches(puzzles, batch_size))
+    processes, finished = current(), 0
+    tell = processes.counting(progress, len(puzzles))
+
+    def draw(number: int) -> Samples:
+        nonlocal finished
+        rows, conditional = batches[number]
         defaults = model.defaults(conditional=conditional)
         drawn = model.sample(
             len(rows),
@@ -146,12 +152,20 @@ def answer(
             stop=stop,
             score=score,
         )
-        parts.append((rows, drawn))
         finished += len(rows)
-        if progress is not None:
-            progress(finished)
-    order = torch.from_numpy(np.concatenate([rows for rows, _ in parts]))
-    return _answers(task, puzzles, in_order(join([drawn for _, drawn in parts]), order))
+        tell(finished)
+        # small numbers: a long path is kept, and travels, in bytes
+        drawn = replace(drawn, trajectory=_bytes(drawn.trajectory), decoded=_bytes(drawn.decoded))
+        return moved(drawn, "cpu")
+
+    whole = join(processes.map(draw, len(batches)))
+    return _answers(
+        task, puzzles, in_order(whole, torch.from_numpy(np.concatenate([rows for rows, _ in batches])))
+    )
+
+
+def _bytes(path: Tensor | None) -> Tensor | None:
+    return None if path is None else path.to(torch.int8)
 
 
 def _answers(task: SudokuTask, puzzles: np.ndarray, drawn: Samples) -> Answers:
@@ -199,9 +213,10 @@ def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
     # one step is enough to compile; some samplers leave no choice
     steps = 1 if model.sampler(conditional=False).steps_for(task.length) is None else None
     shapes = {min(size, batch_size) for size in sizes} | {size % batch_size for size in sizes}
-    for number in sorted(shapes - {0}, reverse=True):
-        blank = np.zeros((number, task.size**2), np.int8)
-        answer(ready, blank, [0] * number, num_steps=steps, batch_size=number)
+    with alone():  # every process compiles for itself
+        for number in sorted(shapes - {0}, reverse=True):
+            blank = np.zeros((number, task.size**2), np.int8)
+            answer(ready, blank, [0] * number, num_steps=steps, batch_size=number)
     return ready
 
 

@@ -17,6 +17,7 @@ _FREE = frozenset(
         "time",
         "command",
         "threads",
+        "processes",
         "seconds",
         "result",
         "nfe",

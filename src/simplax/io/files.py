@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,24 +25,55 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a small file atomically; where a link stands, the file it names."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write a file under, which then takes the place of `path`; where a link stands, of the file it names.
+
+    Nobody else has that name: several processes, also of several machines, may write the same result side by side.
+    """
     path = path.resolve()
-    # its own name, for several processes may write results side by side
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _unique(path)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        sync(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 
+def _unique(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid4().hex[:8]}.tmp")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a small file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def create_json(path: Path, value: Any) -> bool:
+    """Make a file, whole, unless there is one: then nothing happens."""
+    temporary = _unique(path)
+    try:
+        write_json(temporary, value)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                return False
+            os.replace(temporary, path)
+        return True
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -56,16 +88,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     for name, tensor in tensors.items():
         separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
         seen.add(tensor.data_ptr())
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         save_file(separate, temporary, metadata=metadata)
         mask = os.umask(0o077)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
-        sync(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -75,8 +102,7 @@ def whole_directory(path: Path) -> Iterator[Path]:
     Into a directory with something in it the files are moved at the end, one by one, in the order of their names.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _unique(path)
     temporary.mkdir()
     try:
         yield temporary

@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from simplax.errors import UserError
+from simplax.io.files import create_json
 
 NAME = "lock"
 HEARTBEAT = 15.0
@@ -73,30 +74,36 @@ def locked(directory: Path, say: Callable[[str], None] = lambda text: None) -> I
 
 def acquire(directory: Path, say: Callable[[str], None] = lambda text: None) -> Lock:
     """The lock of a directory, which is made if need be; `say` is called with a message before a wait."""
-    path = directory / NAME
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        while True:
-            me = _myself()
-            if _create(path, me):
-                return Lock(path, me["token"])
-            holder = _read(path)
-            if holder is None and not path.exists():
-                continue  # released in this moment
-            if _alive(path, holder or {}, say):
-                raise UserError(_refusal(directory, holder or {}))
-            _remove(path, holder)
+        found = attempt(directory / NAME, lambda path: _beats(path, say))
     except OSError as error:
         raise UserError(
             f"cannot use {directory} for a run ({error.strerror}): choose another directory."
         ) from error
-
-
-def _refusal(directory: Path, holder: dict[str, Any]) -> str:
-    who = f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown machine')}"
-    return (
-        f"{who} is working in {directory}: wait until it has finished, stop it, or choose another directory."
+    if isinstance(found, Lock):
+        return found
+    raise UserError(
+        f"{name_of(found)} is working in {directory}: wait until it has finished, stop it, or choose another directory."
     )
+
+
+def attempt(path: Path, beats: Callable[[Path], bool]) -> Lock | dict[str, Any]:
+    """The lock of that file, or who holds it; `beats` says whether the heartbeat of a holder elsewhere goes on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        me = _myself()
+        if create_json(path, me):
+            return Lock(path, me["token"])
+        holder = _read(path)
+        if holder is None and not path.exists():
+            continue  # released in this moment
+        if _alive(path, holder or {}, beats):
+            return holder or {}
+        _remove(path, holder)
+
+
+def name_of(holder: dict[str, Any]) -> str:
+    return f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown machine')}"
 
 
 def _myself() -> dict[str, Any]:
@@ -128,26 +135,6 @@ def _started(pid: int) -> str | None:
         return None
 
 
-def _create(path: Path, content: dict[str, Any]) -> bool:
-    """Make the file, whole, unless there is one."""
-    temporary = path.with_name(f".{path.name}-{content['token']}")
-    temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    try:
-        os.link(temporary, path)
-        return True
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(json.dumps(content) + "\n")
-            return True
-        except FileExistsError:
-            return False
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -156,7 +143,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _alive(path: Path, holder: dict[str, Any], say: Callable[[str], None]) -> bool:
+def _alive(path: Path, holder: dict[str, Any], beats: Callable[[Path], bool]) -> bool:
     pid = holder.get("pid")
     if holder.get("place") == _place() and isinstance(pid, int) and pid > 0:
         return _runs(pid, holder.get("started"))
@@ -164,7 +151,7 @@ def _alive(path: Path, holder: dict[str, Any], say: Callable[[str], None]) -> bo
     same_job = me["job"] is not None and me["job"] == holder.get("job")
     if same_job and isinstance(before, int) and me["restarts"] > before:
         return False  # the scheduler ended this job before it started it again
-    return _beats(path, say)
+    return beats(path)
 
 
 def _runs(pid: int, started: str | None) -> bool:
@@ -188,10 +175,10 @@ def _zombie(pid: int) -> bool:
 
 def _beats(path: Path, say: Callable[[str], None]) -> bool:
     """Whether the heartbeat goes on: it is watched until it moves, or has not for as long as a dead one would not."""
-    seen = _changed(path)
+    seen = changed(path)
     if seen is None:
         return False
-    age = _clock(path) - seen
+    age = clock(path) - seen
     left = EXPIRES - age if age >= 0 else EXPIRES
     if left > 0:
         say(
@@ -200,7 +187,7 @@ def _beats(path: Path, say: Callable[[str], None]) -> bool:
     deadline = time.monotonic() + left
     while time.monotonic() < deadline:
         time.sleep(min(1.0, EXPIRES / 10))
-        now = _changed(path)
+        now = changed(path)
         if now is None:
             return False
         if now != seen:
@@ -208,14 +195,15 @@ def _beats(path: Path, say: Callable[[str], None]) -> bool:
     return False
 
 
-def _changed(path: Path) -> float | None:
+def changed(path: Path) -> float | None:
+    """The last heartbeat; None if there is no such lock."""
     try:
         return path.stat().st_mtime
     except OSError:
         return None
 
 
-def _clock(path: Path) -> float:
+def clock(path: Path) -> float:
     """Now, as the file system would say: machines disagree about the time."""
     probe = path.with_name(f".{path.name}-{uuid4().hex}")
     try:

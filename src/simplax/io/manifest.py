@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import shlex
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 
 from simplax.io.environment import versions
-from simplax.io.files import write_json
+from simplax.io.files import create_json, write_json
+from simplax.io.sharding import current
 
 FORMAT = "simplax-manifest-1"
 
@@ -25,6 +27,7 @@ def environment() -> dict[str, Any]:
         "command": shlex.join([_program(), *sys.argv[1:]]),
         "versions": versions(),
         "threads": torch.get_num_threads(),
+        "processes": current().size,
     }
 
 
@@ -51,6 +54,13 @@ def write(path: str | Path, record: dict[str, Any]) -> Path:
     if record.get("complete"):
         partial.unlink(missing_ok=True)
     return path
+
+
+def write_new(directory: Path, name: str, record: dict[str, Any]) -> Path:
+    """Store a record as NAME.json, or NAME-2.json and so on: a file of its own, whoever else writes there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    names = (f"{name}.json" if number == 1 else f"{name}-{number}.json" for number in itertools.count(1))
+    return next(path for path in (directory / one for one in names) if create_json(path, record))
 
 
 def _is_complete(path: Path) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
+def first_process() -> bool:
+    """Whether this is the only process, or the first of those that torchrun started: the one that prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def progress(what: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar, on terminals only unless `show` says otherwise; the function it yields takes how many are done."""
+    """A bar of the first process, on terminals or as `show` says; what it yields takes how many are done."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -18,7 +24,7 @@ def progress(what: str, total: int, show: bool | None = None) -> Iterator[Callab
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not (sys.stderr.isatty() if show is None else show),
+        disable=not (first_process() and (sys.stderr.isatty() if show is None else show)),
         transient=True,
     )
     with bar:

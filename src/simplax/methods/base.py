@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,6 +36,11 @@ class Method(abc.ABC):
     process_type: ClassVar[type[Process]]
     """What data turn into; samplers that undo something else are refused."""
 
+    @property
+    def needs_start(self) -> bool:
+        """Whether training makes sense only from the weights of another model."""
+        return False
+
     @abc.abstractmethod
     def process(self, denoiser: Any) -> Process:
         """The process that `denoiser` is trained to undo."""
@@ -59,6 +64,17 @@ class Method(abc.ABC):
 
         Called once after every optimizer step. Schedules that adapt to the loss do so here and nowhere else.
         """
+
+    def prepare(self, denoiser: nn.Module) -> None:  # noqa: B027
+        """Give `denoiser` what only training needs, once, before a run begins or goes on; `release` takes it back."""
+
+    def release(self, denoiser: nn.Module) -> None:  # noqa: B027
+        """Leave `denoiser` as it is used: without what `prepare` gave it."""
+
+    def after_average(  # noqa: B027
+        self, denoiser: nn.Module, average: Callable[[], Mapping[str, Tensor]], step: int
+    ) -> None:
+        """Called once after every optimizer step, when the average of the weights is up to date."""
 
     def check_sampler(self, sampler: Sampler[Any]) -> None:
         """Raise `ValueError` if `sampler` shows the network something else than its training did."""

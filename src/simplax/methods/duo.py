@@ -6,6 +6,7 @@ easier to learn from, and the loss stays that of the discrete process.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +15,13 @@ from torch import Tensor, nn
 
 from simplax.functional import duo_gamma_range
 from simplax.methods.base import Facts
+from simplax.methods.distillation import (
+    Distillation,
+    attach_teacher,
+    detach_teacher,
+    distillation_loss,
+    renew_teacher,
+)
 from simplax.methods.uniform import UniformMethod
 from simplax.nn import Network
 from simplax.objectives.fused import rate_density
@@ -59,14 +67,48 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class DuoBase(UniformMethod):
-    """Duo without its curriculum: the uniform-state objective, value for value that of UDLM."""
+    """Duo without its curriculum: the uniform-state objective, value for value that of UDLM.
+
+    With a `distillation` it trains few-step students of the model that a run starts from instead, which may be one of
+    any method with uniform noise.
+    """
 
     facts: ClassVar[Facts] = Facts(
         "Duo, without its curriculum", "tokens, towards uniform noise", "ancestral", CITATION
     )
 
+    distillation: Distillation | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.distillation is not None and (self.pi != "uniform" or self.rollout > 1):
+            raise ValueError(
+                "a distillation knows the uniform prior and single calls: leave out pi and rollout"
+            )
+
+    @property
+    def needs_start(self) -> bool:
+        return self.distillation is not None
+
     def loss(self, denoiser: nn.Module | Network, batch: Batch, context: StepContext) -> Loss:
-        return self.bridge_loss(denoiser, batch, context)
+        if self.distillation is None:
+            return self.bridge_loss(denoiser, batch, context)
+        process = self.process(Network.of(denoiser).denoiser)
+        return distillation_loss(self.distillation, process, self.times, denoiser, batch, context)
+
+    def prepare(self, denoiser: nn.Module) -> None:
+        if self.distillation is not None:
+            attach_teacher(denoiser)
+
+    def release(self, denoiser: nn.Module) -> None:
+        detach_teacher(denoiser)
+
+    def after_average(
+        self, denoiser: nn.Module, average: Callable[[], Mapping[str, Tensor]], step: int
+    ) -> None:
+        if self.distillation is not None and self.distillation.ends_round(step):
+            kept = self.distillation.teacher == "average"
+            renew_teacher(denoiser, average() if kept else denoiser.state_dict())
 
     def sampler(self, **options: Any) -> Sampler[Any]:
         return Ancestral(**options)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
+from simplax.io.sharding import current
 from simplax.methods.base import HasLikelihood, Method
 from simplax.random import Keys
 from simplax.times import stratified
@@ -84,39 +85,29 @@ def nll(
     draws = 1 if method.exact_likelihood else draws
     whole = Batch.of(tokens, given, attend)
     device = next(denoiser.parameters(), torch.empty(0)).device
-    tell = progress or (lambda done: None)
-    parts = [
-        _one_draw(method, denoiser, whole, draw, seed, batch_size, device, tell, carry)
-        for draw in range(draws)
-    ]
-    inside, outside, scored = torch.stack(parts).unbind(1)
-    return _summarise(inside, outside, scored[0], method.exact_likelihood)
+    times = [stratified(len(tokens), seed, draw) for draw in range(draws)]
+    batches = torch.arange(len(tokens)).split(batch_size)
+    processes, finished = current(), 0
+    tell = processes.counting(progress, draws * len(tokens))
 
-
-def _one_draw(
-    method: HasLikelihood,
-    denoiser: nn.Module,
-    whole: Batch,
-    draw: int,
-    seed: int,
-    batch_size: int,
-    device: torch.device,
-    tell: Callable[[int], None],
-    carry: bool,
-) -> Tensor:
-    """(3, batch): nats of each sequence inside the training times, of its boundary terms, and its scored tokens."""
-    u = stratified(len(whole.tokens), seed, draw)
-    sums = []
-    for rows in torch.arange(len(whole.tokens)).split(batch_size):
+    def sums(number: int) -> Tensor:
+        """(3, rows) of a batch in one draw: nats inside the training times, of boundary terms, and scored tokens."""
+        nonlocal finished
+        draw, rows = number // len(batches), batches[number % len(batches)]
         batch = whole.rows(rows).to(device)
         keys = Keys.from_seeds(rows).stream("likelihood", seed, draw).to(device)
-        context = StepContext(keys, u[rows].to(device), training=False)
+        context = StepContext(keys, times[draw][rows].to(device), training=False)
         inner = method.nll(denoiser, batch, context, carry=carry)
         outer = method.boundary_terms(denoiser, batch, context, carry=carry)
-        columns = (inner.per_token, outer.per_token, inner.scored)
-        sums.append(torch.stack([column.double().sum(-1).cpu() for column in columns]))
-        tell(draw * len(whole.tokens) + int(rows[-1]) + 1)
-    return torch.cat(sums, dim=1)
+        finished += len(rows)
+        tell(finished)
+        return torch.stack(
+            [column.double().sum(-1).cpu() for column in (inner.per_token, outer.per_token, inner.scored)]
+        )
+
+    parts = processes.map(sums, draws * len(batches))
+    inside, outside, scored = torch.cat(parts, dim=1).unflatten(1, (draws, len(tokens))).unbind(0)
+    return _summarise(inside, outside, scored[0], method.exact_likelihood)
 
 
 def _summarise(inside: Tensor, outside: Tensor, scored: Tensor, exact: bool) -> Likelihood:

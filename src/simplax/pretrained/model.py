@@ -21,15 +21,27 @@ from simplax.config.run import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError, nearest
 from simplax.io.files import sha256, whole_directory, write_tensors
 from simplax.io.manifest import environment, write
+from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
-from simplax.pretrained import hub
-from simplax.pretrained.stored import CONFIG, MANIFEST, WEIGHTS, Weights, check_size, fill, locate
+from simplax.pretrained import adapters, hub
+from simplax.pretrained.stored import (
+    ADAPTER,
+    CONFIG,
+    MANIFEST,
+    WEIGHTS,
+    Weights,
+    check_size,
+    fill,
+    locate,
+    tensors_of,
+)
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import in_order, join, seeds_for
 from simplax.samplers.loop import sample
 from simplax.samplers.stopping import Settled
+from simplax.samplers.transfer import moved
 from simplax.train.distributed import pick_device
 
 if TYPE_CHECKING:
@@ -142,50 +154,56 @@ class Model:
             )
         if sampler is not None and (eta is not None or time_power is not None):
             raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
-        numbers = seeds_for(seeds, num)
+        numbers = current().on_first(lambda: seeds_for(seeds, num))  # fresh seeds are those of all
         shape = (num, self.config.task.length)
         for name, value in (("tokens", tokens), ("given", given)):
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         attend = self._attend(lengths, numbers)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
-        parts: list[Samples] = []
-        order: list[Tensor] = []
-        for conditional in (True, False):
-            if not bool((held == conditional).any()):
-                continue
-            defaults = self.defaults(conditional=conditional)
-            chosen = sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
+        samplers = {
+            conditional: sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
+            for conditional in set(held.tolist())
+        }
+        for chosen in samplers.values():
             self.method.check_sampler(chosen)
+        batches = [
+            (conditional, rows)
+            for conditional in sorted(samplers, reverse=True)
+            for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size)
+        ]
+        processes, finished = current(), 0
+        tell = None if progress is None else processes.counting(progress, num)
+
+        def draw(number: int) -> Samples:
+            nonlocal finished
+            conditional, rows = batches[number]
+            defaults, chosen = self.defaults(conditional=conditional), samplers[conditional]
             own_steps = chosen.steps_for(self.config.task.length) is not None
-            for rows in (held == conditional).nonzero().squeeze(-1).split(batch_size):
-                tell = (
-                    None
-                    if progress is None
-                    else _share(progress, sum(len(done) for done in order), len(rows))
-                )
-                order.append(rows)
-                parts.append(
-                    sample(
-                        self.denoiser.eval(),
-                        (len(rows), self.config.task.length),
-                        sampler=chosen,
-                        process=self.method.process(self.denoiser),
-                        num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
-                        vocab_size=self.config.task.vocab_size,
-                        seeds=numbers[rows],
-                        tokens=None if tokens is None else tokens[rows].to(self.device),
-                        given=None if given is None else given[rows].to(self.device),
-                        attend=None if attend is None else attend[rows].to(self.device),
-                        temperature=defaults.temperature if temperature is None else temperature,
-                        top_p=defaults.top_p if top_p is None else top_p,
-                        trajectory=trajectory,
-                        stop=stop,
-                        score=score,
-                        progress=tell,
-                    )
-                )
-        return in_order(join(parts), torch.cat(order))
+            drawn = sample(
+                self.denoiser.eval(),
+                (len(rows), self.config.task.length),
+                sampler=chosen,
+                process=self.method.process(self.denoiser),
+                num_steps=defaults.num_steps if num_steps is None and not own_steps else num_steps,
+                vocab_size=self.config.task.vocab_size,
+                seeds=numbers[rows],
+                tokens=None if tokens is None else tokens[rows].to(self.device),
+                given=None if given is None else given[rows].to(self.device),
+                attend=None if attend is None else attend[rows].to(self.device),
+                temperature=defaults.temperature if temperature is None else temperature,
+                top_p=defaults.top_p if top_p is None else top_p,
+                trajectory=trajectory,
+                stop=stop,
+                score=score,
+                progress=None if tell is None else _share(tell, finished, len(rows)),
+            )
+            finished += len(rows)
+            return drawn if processes.size == 1 else moved(drawn, "cpu")
+
+        parts = processes.map(draw, len(batches))
+        whole = in_order(join(parts), torch.cat([rows for _, rows in batches]))
+        return whole if processes.size == 1 else moved(whole, self.device)
 
     def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
         """Which positions are not padding, for models of sequences with known lengths."""
@@ -274,6 +292,7 @@ def from_pretrained(
     weights: Weights = "auto",
     device: str = "auto",
     revision: str | None = None,
+    base: str | Path | None = None,
 ) -> Model:
     """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), in an exported
     directory, or on the hub (`org/name`, at a branch, tag or commit if `revision` says one).
@@ -281,18 +300,24 @@ def from_pretrained(
     A `Path`, or a text such as `./sudoku`, is always a directory.
 
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
-    there is.
+    there is. Adapters are merged: with the weights they were trained on, which a run keeps; where they were exported
+    alone, with the model `base`, or the one that they name.
     """
     stored = locate(find(path_or_name, revision), weights)
-    config = stored.config
-    check_size(stored)
+    config = replace(stored.config, lora=None)
+    origin: dict[str, Any] = {}
+    if stored.file.name == ADAPTER:
+        below = from_pretrained(adapters.base_of(stored.home) if base is None else base, device="cpu")
+        tensors = adapters.on_base(stored, below.config, below.denoiser.state_dict())
+        origin["base"] = below.describe()
+    elif base is None:
+        check_size(stored)
+        tensors = tensors_of(stored)
+    else:
+        raise UserError(f"{path_or_name} holds more than adapters alone: leave out the base.")
     denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
-    fill(denoiser, stored)
-    origin: dict[str, Any] = {
-        "path": str(path_or_name),
-        "weights": stored.kind,
-        "sha256": sha256(stored.file),
-    }
+    fill(denoiser, stored, tensors)
+    origin |= {"path": str(path_or_name), "weights": stored.kind, "sha256": sha256(stored.file)}
     if stored.home.parent.name == "snapshots":  # in the hub's cache, below its commit
         origin["revision"] = stored.home.name
     if stored.started_from is not None:

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 
 from simplax.config.run import RunConfig, from_json, load
 from simplax.errors import UserError
-from simplax.train import checkpoint
+from simplax.methods.distillation import without_teacher
+from simplax.nn import lora
+from simplax.train import adapters, checkpoint
 
 Weights = Literal["auto", "ema", "raw"]
 CONFIG, WEIGHTS, MANIFEST = "config.json", checkpoint.WEIGHTS, checkpoint.MANIFEST
+ADAPTER = checkpoint.ADAPTER
 _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 
 
@@ -23,7 +26,8 @@ _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 class Stored:
     """A file of weights, their kind (`ema` or `raw`), their configuration, and the directory a tokenizer would be in.
 
-    `started_from` is what training began with, if that were the weights of another model.
+    `started_from` is what training began with, if that were the weights of another model. `adapters` is what the run
+    knows of the frozen weights that its adapters belong to; an export of adapters knows nothing, an empty record.
     """
 
     file: Path
@@ -31,6 +35,7 @@ class Stored:
     config: RunConfig
     home: Path
     started_from: dict[str, str] | None = None
+    adapters: dict[str, Any] | None = None
 
 
 def at_step(name: str) -> str | Path:
@@ -66,24 +71,31 @@ def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
     """A checkpoint carries its configuration; that of its run comes first, for sampling may have changed since."""
     state = checkpoint.read_state(folder)
     config = load(run / CONFIG) if (run / CONFIG).is_file() else state["config"]
-    parent = state["progress"].get("started_from")
-    return Stored(checkpoint.part(folder, _FILES[kind]), kind, _config(run, config), run, parent)
+    progress = state["progress"]
+    file = checkpoint.part(folder, _FILES[kind])
+    return Stored(
+        file, kind, _config(run, config), run, progress.get("started_from"), progress.get("adapters")
+    )
 
 
 def _exported(folder: Path, requested: str | None) -> Stored:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} is neither a run nor an exported model: it has no {CONFIG}.")
-    if not (folder / WEIGHTS).is_file():
+    apart = (folder / ADAPTER).is_file() and not (folder / WEIGHTS).is_file()
+    if not apart and not (folder / WEIGHTS).is_file():
         raise UserError(f"{folder} holds no weights: it has neither checkpoints nor {WEIGHTS}.")
-    said = _manifest(folder)
+    said = manifest(folder)
     kind = str(said.get("weights") or requested or "ema")
     if requested is not None and kind != requested:
         raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {requested}.")
     config = _config(folder, load(folder / CONFIG))
-    return Stored(folder / WEIGHTS, kind, config, folder, said.get("started_from"))
+    if apart and config.lora is None:
+        raise UserError(f"{folder / CONFIG} does not say what its adapters are: it has no settings of lora.")
+    file = folder / (ADAPTER if apart else WEIGHTS)
+    return Stored(file, kind, config, folder, said.get("started_from"), {} if apart else None)
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def manifest(folder: Path) -> dict[str, Any]:
     """What an export's manifest says of the model; nothing without one: it is assumed to be what was requested."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
@@ -106,7 +118,9 @@ def check_size(stored: Stored) -> None:
 
     A file that is only truncated passes: what is wrong with it is reported when it is read.
     """
-    most = (1 << 24) + 16 * stored.file.stat().st_size
+    base = stored.home / adapters.BASE
+    held = base if stored.adapters and base.is_file() else stored.file
+    most = (1 << 24) + 16 * held.stat().st_size
     shape, task = stored.config.architecture, stored.config.task
     sizes = (
         shape.depth * shape.width**2 * (4 + 2 * shape.mlp_ratio),
@@ -118,9 +132,17 @@ def check_size(stored: Stored) -> None:
         raise UserError(f"{stored.file} does not fit its {CONFIG}: it is too small for such a network.")
 
 
-def fill(denoiser: nn.Module, stored: Stored) -> None:
+def tensors_of(stored: Stored) -> dict[str, Tensor]:
+    """The stored weights, those of adapters merged into the weights that a run keeps beside them."""
+    tensors = without_teacher(checkpoint.load_tensors(stored.file))
+    if not stored.adapters:
+        return tensors
+    base = adapters.read_base(stored.home, stored.adapters)
+    return lora.merged(base, tensors, float(stored.adapters["scale"]))
+
+
+def fill(denoiser: nn.Module, stored: Stored, tensors: dict[str, Tensor]) -> None:
     """Put the stored weights into a network, which must have exactly these."""
-    tensors: dict[str, Tensor] = checkpoint.load_tensors(stored.file)
     expected = denoiser.state_dict()
     for name in [*expected, *tensors]:
         if name not in tensors or name not in expected:

@@ -10,6 +10,7 @@ from torch import nn
 
 from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
+from simplax.nn.lora import adapt
 from simplax.pretrained.stored import CONFIG, run_of
 from simplax.recipes.prior import fill_prior, start_prior
 from simplax.recipes.watch import KeepSamples, metric
@@ -82,8 +83,17 @@ def launch(
     if init_from is not None:
         _check_start(config, Path(init_from))
     denoiser = build(config)
-    if not (directory / "latest").exists():
+    begins = not (directory / "latest").exists()
+    if begins:
         fill_prior(config, denoiser)
+    if begins and init_from is None and config.method.needs_start:
+        raise UserError("a distillation starts from its teacher: name that model with --init-from.")
+    if config.lora is not None:
+        if begins and init_from is None:
+            raise UserError(
+                "low-rank adapters are trained for a model that there is: name it with --init-from."
+            )
+        adapt(denoiser, config.lora, config.run.seed)
     samples = [KeepSamples(config, directory, hooks=hooks)] if config.run.sample_every else []
     return train(
         config.method,

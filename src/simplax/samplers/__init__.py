@@ -1,4 +1,12 @@
-"""Reverse processes and the loop that runs them."""
+"""Reverse processes and the loop that runs them.
+
+`SAMPLERS` is the registry: a new sampler is one file and one line here. Stored configurations and every command that
+samples know it under that name from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
 
 from simplax.samplers.ar import LeftToRight as LeftToRight
 from simplax.samplers.base import Sampler as Sampler
@@ -18,3 +26,16 @@ from simplax.samplers.simplax import Simplax as Simplax
 from simplax.samplers.transforms import nucleus as nucleus
 from simplax.samplers.transforms import temperature as temperature
 from simplax.samplers.udlm import Ancestral as Ancestral
+
+SAMPLERS: dict[str, type[Sampler[Any]]] = {
+    "simplax": Simplax,
+    "ancestral": Ancestral,
+    "masked_ancestral": MaskedAncestral,
+    "first_hitting": FirstHitting,
+    "left_to_right": LeftToRight,
+    "psi": Psi,
+    "cached_hybrid": CachedHybrid,
+    "one_hot_euler": OneHotEuler,
+    "embedding_ddim": EmbeddingDDIM,
+    "geodesic_euler": GeodesicEuler,
+}

@@ -38,9 +38,12 @@ class LeftToRight(Sampler[ARState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (CausalProcess,)
+    exactness: ClassVar[str] = "exact; a perfect network gives the data's law"
 
     cache: bool = True
+    """keep what the network computed for earlier positions, where it can"""
     bos_in_data: bool = False
+    """sequences begin with a start symbol of their own, which must be given; as in training"""
 
     def steps_for(self, length: int) -> int:
         return length

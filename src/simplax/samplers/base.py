@@ -40,6 +40,8 @@ class Sampler(abc.ABC, Generic[State]):
 
     undoes: ClassVar[tuple[type[Process], ...]]
     """The processes it can undo. The first one is taken for a bare network, which has none of its own."""
+    exactness: ClassVar[str]
+    """One line for lists: whether its draws are exact, and the law of its samples were the network perfect."""
 
     decodes: ClassVar[bool] = False
     """Whether every step calls the network on every sequence, so that `decoded` can read an answer off it."""

@@ -36,6 +36,7 @@ class CachedHybrid(Sampler[HybridState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (HybridProcess,)
+    exactness: ClassVar[str] = "approximate; no law is claimed"
 
     times: Grid = field(default_factory=lambda: Grid(0.999, 1e-5), kw_only=True)
 

@@ -25,6 +25,7 @@ class OneHotEuler(VectorSampler):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (OneHotProcess,)
+    exactness: ClassVar[str] = "approximate (Euler); no law is claimed"
 
     def grid(self, num_steps: int) -> Tensor:
         return Grid()(num_steps)[:-1]

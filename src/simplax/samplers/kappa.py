@@ -19,6 +19,15 @@ from simplax.schedules import Schedule
 class Kappa(abc.ABC):
     """One weight per point of `times`: entry i belongs to the step that starts there."""
 
+    @staticmethod
+    def from_text(text: str) -> Kappa | None:
+        """A number is the same kappa everywhere."""
+        try:
+            value = float(text)
+        except ValueError:
+            return None
+        return Fixed(value)
+
     @abc.abstractmethod
     def __call__(self, times: Tensor, schedule: Schedule, num_steps: int) -> Tensor: ...
 
@@ -43,6 +52,7 @@ class FromEta(Kappa):
     """kappa = 1 / (1 + eta): a token is redrawn as often as Simplax's sampler re-anchors it at concentration eta."""
 
     eta: float | Concentration = 0.01
+    """concentration: eta/(1 + eta) is the chance that a step redraws a token"""
 
     def __post_init__(self) -> None:
         as_concentration(self.eta)
@@ -56,6 +66,7 @@ class _Remask(Kappa):
     """Rules that fix the chance sigma_r of remasking; the last point of their range is ancestral."""
 
     eta: float = 0.01
+    """chance that a step masks a visible token, or the most it may be"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.eta <= 1:
@@ -96,6 +107,7 @@ class MaxRescale(_Remask):
     """sigma_r = eta min(1, largest), as in ReMDM; published code for psi samplers caps by eta as well."""
 
     cap_too: bool = False
+    """cap by eta as well, as published code for psi samplers does"""
 
     def chance(self, largest: Tensor) -> Tensor:
         return self.eta * largest.clamp(max=self.eta if self.cap_too else 1.0)
@@ -106,10 +118,15 @@ class Segments(Kappa):
     """Three rules for high, middle and low noise; fractions are of the N + 1 points of the grid."""
 
     high: Kappa = field(default_factory=Fixed)
+    """rule while there is much noise"""
     middle: Kappa = field(default_factory=Fixed)
+    """rule in between"""
     low: Kappa = field(default_factory=Fixed)
+    """rule while there is little noise"""
     high_fraction: float = 0.2
+    """share of the grid that the first rule has"""
     middle_fraction: float = 0.6
+    """share of the grid that the second rule has"""
 
     def __call__(self, times: Tensor, schedule: Schedule, num_steps: int) -> Tensor:
         pieces = times.split(segment_sizes(len(times), self.high_fraction, self.middle_fraction))
@@ -124,10 +141,15 @@ class Plateau:
     """A time grid that falls linearly to `level`, stays there while correctors work, and falls to `end`."""
 
     level: float = 0.1
+    """time at which the grid stays"""
     high_fraction: float = 0.45
+    """share of the grid before it stays there"""
     middle_fraction: float = 0.5
+    """share of the grid that stays there"""
     start: float = 1.0
+    """first time"""
     end: float = 1e-5
+    """last time"""
 
     def __call__(self, num_steps: int) -> Tensor:
         high, middle, low = segment_sizes(num_steps + 1, self.high_fraction, self.middle_fraction)

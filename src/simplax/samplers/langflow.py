@@ -25,6 +25,7 @@ class EmbeddingDDIM(VectorSampler):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (EmbeddingProcess,)
+    exactness: ClassVar[str] = "approximate (DDIM); no law is claimed"
 
     def grid(self, num_steps: int) -> Tensor:
         Grid()(num_steps)  # its check of num_steps is ours

@@ -44,6 +44,7 @@ class MaskedAncestral(Sampler[MaskedState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (MaskedProcess,)
+    exactness: ClassVar[str] = "exact draws; tends to the data's law as 1/N"
 
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)
@@ -96,6 +97,7 @@ class FirstHitting(Sampler[MaskedState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (MaskedProcess,)
+    exactness: ClassVar[str] = "exact, without a grid of times; a perfect network gives the data's law"
 
     def steps_for(self, length: int) -> int:
         return length

@@ -80,9 +80,13 @@ class Psi(TokenChain):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess, MaskedProcess)
+    exactness: ClassVar[str] = (
+        "exact draws; tends to the data's law where few tokens, or such as do not depend on each other, are redrawn "
+        "at once, and with the posterior"
+    )
 
     kappa: Kappa = field(default_factory=Fixed)
-    """weight of the reverse posterior; 1 - kappa is the share of tokens that a step redraws"""
+    """weight of the reverse posterior, 1 - the share of tokens that a step redraws: a number, or a rule"""
     times: Grid | Plateau = field(default_factory=Grid)
     """times of the steps"""
     last: str | None = None

@@ -30,9 +30,12 @@ class GeodesicEuler(VectorSampler):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (SphereProcess,)
+    exactness: ClassVar[str] = "approximate (Euler); no law is claimed"
 
     top_k: int | None = None
+    """how many of the likeliest tokens the velocity counts; none for all"""
     draw: bool = False
+    """move towards one token drawn from the prediction instead of the mean of all"""
 
     def __post_init__(self) -> None:
         if self.top_k is not None and self.top_k < 1:

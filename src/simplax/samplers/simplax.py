@@ -42,6 +42,7 @@ class Simplax(TokenChain):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess,)
+    exactness: ClassVar[str] = "exact draws; keeps a distance from the data's law at a fixed eta"
 
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)

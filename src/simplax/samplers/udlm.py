@@ -25,6 +25,7 @@ class Ancestral(TokenChain):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (UniformProcess,)
+    exactness: ClassVar[str] = "exact draws; tends to the data's law as 1/N"
 
     times: Grid = field(default_factory=Grid, kw_only=True)
     last: str | None = field(default=None, kw_only=True)

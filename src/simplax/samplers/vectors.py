@@ -19,11 +19,16 @@ from simplax.samplers.base import Sampler, Setting
 
 @dataclass(frozen=True)
 class VectorState:
-    """`y` (batch, length, width); `tokens` are the likeliest ones of the last call, random before the first."""
+    """`y` (batch, length, width) and the prediction of the last call, None before the first.
+
+    `tokens` are random ones, and those of the given positions once some are. The likeliest tokens of a prediction are
+    looked for when somebody reads them: along a chain nobody does, and over a large vocabulary it takes a while.
+    """
 
     tokens: Tensor
     y: Tensor
     given: Tensor | None = None
+    prediction: Prediction | None = None
 
     def rows(self, rows: Tensor) -> VectorState:
         """The states of some of the sequences."""
@@ -50,7 +55,7 @@ class VectorSampler(Sampler[VectorState], abc.ABC):
         y, prediction = self._call(state, network, t, setting)
         target = self.target(y, prediction, setting.process, keys.stream("target"))
         y = setting.process.towards(y, target, t, s)
-        return replace(state, y=y, tokens=prediction.logits.argmax(-1))
+        return replace(state, y=y, prediction=prediction)
 
     def pin(self, state: VectorState, tokens: Tensor, given: Tensor) -> VectorState:
         return replace(state, tokens=torch.where(given, tokens, state.tokens), given=given)
@@ -59,10 +64,13 @@ class VectorSampler(Sampler[VectorState], abc.ABC):
         self, state: VectorState, network: Chain, t: Tensor, setting: Setting, keys: Keys
     ) -> VectorState:
         _, prediction = self._call(state, network, t, setting)
-        return replace(state, tokens=prediction.logits.argmax(-1))
+        return replace(state, prediction=prediction)
 
     def tokens(self, state: VectorState) -> Tensor:
-        return state.tokens
+        if state.prediction is None:
+            return state.tokens
+        likeliest = state.prediction.logits.argmax(-1)
+        return likeliest if state.given is None else torch.where(state.given, state.tokens, likeliest)
 
     def decoded(self, state: VectorState, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor:
         return prediction.logits.argmax(-1)

@@ -36,6 +36,7 @@ from simplax.train import shards
 FORMAT = "simplax-checkpoint-1"
 WEIGHTS, AVERAGE, OPTIMIZER, STATE = "weights.safetensors", "ema.safetensors", "optimizer.pt", "state.json"
 MANIFEST = "manifest.json"  # beside the weights of an export
+ADAPTER = "adapter_model.safetensors"  # instead of weights, where adapters were exported alone
 _TEMPORARY = ".tmp-"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from simplax.errors import UserError
+from simplax.io.sharding import join, portable
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class World:
             try:
                 message = [action(), None]
             except Exception as error:
-                message = [None, _portable(error)]
+                message = [None, portable(error)]
         dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
         if isinstance(message[1], BaseException):
             raise message[1]
@@ -73,14 +73,6 @@ class World:
         if self.size > 1:
             for tensor in [*module.parameters(), *module.buffers()]:
                 dist.broadcast(tensor.detach(), src=0)
-
-
-def _portable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(str(error))
-    return error
 
 
 @contextmanager
@@ -96,7 +88,7 @@ def connect(device: str = "auto") -> Iterator[World]:
         return
     joined = dist.is_initialized()
     if not joined:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+        join("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
     together = True
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)

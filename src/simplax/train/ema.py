@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from simplax.methods.distillation import without_teacher
 from simplax.train.sharded import local
 
 
 class EMA:
-    """A float32 shadow of every parameter: `shadow <- d shadow + (1 - d) weight` after each optimiser step.
+    """A float32 shadow of every trained parameter: `shadow <- d shadow + (1 - d) weight` after each optimiser step.
 
     The published warm-up uses d = min(decay, (1 + n) / (10 + n)) at the n-th update, counted from 1, so that the
     initial weights are forgotten fast. The shadow starts as a copy of the weights.
@@ -21,7 +22,7 @@ class EMA:
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.module, self.decay, self.count = module, decay, 0
-        self._parameters = list(module.parameters())
+        self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._shadow = [p.detach().to(torch.float32, copy=True) for p in self._parameters]
 
     @torch.no_grad()
@@ -32,11 +33,14 @@ class EMA:
         torch._foreach_lerp_([local(s) for s in self._shadow], weights, 1.0 - d)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The module's state with shadows in the place of parameters; buffers are the module's own."""
+        """The module's state with shadows in the place of parameters; buffers are the module's own.
+
+        A teacher is no part of it.
+        """
         shadow = {id(p): s for p, s in zip(self._parameters, self._shadow)}
         return {
             name: shadow.get(id(value), value)
-            for name, value in self.module.state_dict(keep_vars=True).items()
+            for name, value in without_teacher(self.module.state_dict(keep_vars=True)).items()
         }
 
     @contextmanager

@@ -16,6 +16,8 @@ from torch import nn
 from simplax.errors import UserError
 from simplax.io.files import write_json
 from simplax.io.lock import Lock, acquire
+from simplax.nn import lora
+from simplax.train import adapters
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
 from simplax.train.distributed import World, connect
@@ -100,6 +102,8 @@ def train(
             def session() -> Result:
                 """A frame of its own: what holds on to the other processes is gone when they part."""
                 stepper, progress = _begin(method, denoiser, source, run, world, start, init_from, decay_from)
+                if start.found is None and lora.is_adapted(denoiser):
+                    progress.adapters = world.on_main(lambda: adapters.keep_base(directory, denoiser))
                 for line in _told(directory, start, stepper, progress):
                     tell(line)
                 settled = start.settled.config
@@ -107,7 +111,10 @@ def train(
                     method, stepper, progress, directory, settled, validation, metric, hooks, lock
                 ).train(interrupt, quiet)
 
-            return session()
+            try:
+                return session()
+            finally:
+                method.release(denoiser)
 
 
 def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
@@ -117,6 +124,8 @@ def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:
         raise UserError(
             f"the denoiser knows {size} categories and the data has {source.vocab_size}: build it for the data."
         )
+    if run.sharding == "fsdp" and world.size > 1 and lora.is_adapted(denoiser):
+        raise UserError("adapters are small and are not split over processes: leave out run.sharding.")
     if isinstance(source, Sized) and len(source) < run.batch_size:
         raise UserError(
             f"the data has {len(source)} sequences and a batch {run.batch_size}: make run.batch_size at most that."
@@ -189,6 +198,7 @@ def _begin(
 ) -> tuple[Stepper, Progress]:
     """Network, optimizer and average as they are when training begins; what was read from files is let go."""
     precisions.apply(start.precision, denoiser)
+    method.prepare(denoiser)
     stepper = Stepper(method, denoiser, source, run, world)
     progress = Progress()
     if start.found is not None:

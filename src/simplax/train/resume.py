@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from simplax.errors import UserError
 from simplax.io.files import sha256
+from simplax.methods.distillation import TEACHER, without_teacher
+from simplax.nn import lora
+from simplax.train import adapters, shards
 from simplax.train import checkpoint as checkpoints
-from simplax.train import shards
 from simplax.train.checkpoint import Checkpoint
 from simplax.train.optimizer import Branch
 from simplax.train.run import Run
@@ -29,7 +31,8 @@ class Progress:
     """What a run remembers besides tensors: enough to write the same rows as if it had never stopped.
 
     `window_loss` and `window_scored` are sums since the last row of metrics, `loss` the last row's mean. `started_from`
-    says whose weights the run began with, if it did not begin with none; `branch` where it left that run to finish it.
+    says whose weights the run began with, if it did not begin with none; `branch` where it left that run to finish it;
+    `adapters`, in a run that trains those, which frozen weights they belong to and what they are multiplied by.
     """
 
     step: int = 0
@@ -41,6 +44,7 @@ class Progress:
     precision: str = "float32"
     started_from: dict[str, str] | None = None
     branch: Branch | None = None
+    adapters: dict[str, Any] | None = None
 
     @staticmethod
     def from_state(state: dict[str, Any]) -> Progress:
@@ -64,10 +68,15 @@ def describe(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> di
 
 def collect(stepper: Stepper, progress: Progress, config: dict[str, Any]) -> Checkpoint:
     """A checkpoint of this moment, of a network that every process holds whole."""
+    denoiser = stepper.denoiser
+    weights, average = (
+        {name: full(value) for name, value in adapters.trained(denoiser, state).items()}
+        for state in (denoiser.state_dict(), stepper.ema.state_dict())
+    )
     return Checkpoint(
         progress.step,
-        {name: full(value) for name, value in stepper.denoiser.state_dict().items()},
-        {name: full(value) for name, value in stepper.ema.state_dict().items()},
+        weights,
+        average,
         stepper.optimizers.state_dict(),
         describe(stepper, progress, config),
     )
@@ -89,7 +98,9 @@ def write_split(stepper: Stepper, folder: Path) -> dict[str, str]:
 def resume_from(stepper: Stepper, path: Path) -> Progress:
     """Go on from a verified checkpoint; a network that is split takes shards without seeing the whole."""
     if not (stepper.sharded and checkpoints.split(path)):
-        return restore(stepper, checkpoints.load(path, verified=True))
+        checkpoint = checkpoints.load(path, verified=True)
+        _restore_base(stepper, path, checkpoint.state)
+        return restore(stepper, checkpoint)
     state = checkpoints.read_state(path)
     for name, places in (
         (checkpoints.WEIGHTS, stepper.denoiser.state_dict()),
@@ -109,10 +120,18 @@ def resume_from(stepper: Stepper, path: Path) -> Progress:
 
 def restore(stepper: Stepper, checkpoint: Checkpoint) -> Progress:
     """Put every number of a checkpoint back in its place."""
-    put(stepper.denoiser.state_dict(), checkpoint.weights, stepper.denoiser)
-    put(stepper.ema.state_dict(), checkpoint.ema, stepper.denoiser)
+    denoiser = stepper.denoiser
+    put(adapters.trained(denoiser, denoiser.state_dict()), checkpoint.weights, denoiser)
+    put(adapters.trained(denoiser, stepper.ema.state_dict()), checkpoint.ema, denoiser)
     stepper.optimizers.load_state_dict(checkpoint.optimizer)
     return _progress(stepper, checkpoint.state)
+
+
+def _restore_base(stepper: Stepper, path: Path, state: dict[str, Any]) -> None:
+    known = state["progress"].get("adapters")
+    if known is not None and lora.is_adapted(stepper.denoiser):
+        base = adapters.read_base(path.resolve().parent.parent, known)
+        put(adapters.frozen_places(stepper.denoiser), base, stepper.denoiser)
 
 
 def _progress(stepper: Stepper, state: dict[str, Any]) -> Progress:
@@ -125,12 +144,19 @@ def _progress(stepper: Stepper, state: dict[str, Any]) -> Progress:
 def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     """Take weights and average of another run, of one of its checkpoints, or of a model directory; say which.
 
-    A prior is part of the process and not of what was learned: this run keeps its own.
+    A prior is part of the process and not of what was learned: this run keeps its own. Adapters are trained on the
+    average, which is what the other model is used with.
     """
     file, weights, average, updates = _read_start(source)
-    for places, values in ((stepper.denoiser.state_dict(), weights), (stepper.ema.state_dict(), average)):
+    denoiser = stepper.denoiser
+    starts = [(without_teacher(denoiser.state_dict()), weights), (stepper.ema.state_dict(), average)]
+    if lora.is_adapted(denoiser):
+        starts, updates = [(adapters.start_places(denoiser), average)], 0
+    if (teacher := getattr(denoiser, TEACHER, None)) is not None:
+        starts.append((teacher.state_dict(), average))
+    for places, values in starts:
         own, others = ({k: v for k, v in part.items() if k != "pi"} for part in (places, values))
-        put(own, others, stepper.denoiser)
+        put(own, others, denoiser)
     stepper.ema.count = updates
     return _named(source, file)
 
@@ -196,6 +222,10 @@ def _start_file(source: Path) -> Path:
     """The weights that a run started from `source` begins with."""
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
+    if (source / checkpoints.ADAPTER).is_file():
+        raise UserError(
+            f"{source} holds adapters alone: merge them with `simplax export {source} DIR`, and name that."
+        )
     found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
     return source / checkpoints.WEIGHTS if found is None else checkpoints.part(found, checkpoints.WEIGHTS)
 
@@ -204,7 +234,11 @@ def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor
     file = _start_file(source)
     if (file.parent / checkpoints.STATE).exists():
         loaded = checkpoints.load(file.parent)
-        return file, loaded.weights, loaded.ema, loaded.state["ema_updates"]
+        weights, average = (
+            without_teacher(adapters.whole(file.parent, loaded.state, tensors))
+            for tensors in (loaded.weights, loaded.ema)
+        )
+        return file, weights, average, loaded.state["ema_updates"]
     # a model directory holds one set of weights: it is its own average, and the average warms up anew
     weights = checkpoints.load_tensors(file)
     checkpoints.check_digest(file)

@@ -134,6 +134,7 @@ class Stepper:
         )
         self._learn(seen, step)
         self.ema.update()
+        self.method.after_average(self.denoiser, self.ema.state_dict, step)
         return Outcome(totals, norm, learning_rate, self.world.any(stop))
 
     def check(self) -> None:

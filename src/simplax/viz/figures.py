@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simplax.errors import UserError
+from simplax.io.files import replacing
 
 
 def pyplot() -> Any:
@@ -37,7 +38,8 @@ def save(figure: Any, paths: Sequence[Path]) -> list[str]:
     try:
         for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=200)
+            with replacing(path) as temporary:
+                figure.savefig(temporary, dpi=200, format=path.suffix[1:].lower())
     finally:
         pyplot().close(figure)
     return [str(path) for path in files]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from simplax.io.files import write_text
 from simplax.viz.player import player_page
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def write_page(
     `stops` are shown.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(trajectory_page(model, drawn, given, stops), encoding="utf-8")
+    write_text(path, trajectory_page(model, drawn, given, stops))
     return path
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit, say, table
+from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Seed, read_eta
+from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerChoice, SamplerName, Seed, read_eta
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simplax.evaluate.frontier.protocol import Protocol
     from simplax.evaluate.frontier.runner import Entrant
     from simplax.evaluate.frontier.tables import Table
+    from simplax.pretrained.model import Model
 
 ScorerName = Annotated[
     str,
@@ -63,6 +64,7 @@ def frontier(
     num: Annotated[int | None, tyro.conf.arg(help="samples per point, instead of the protocol's")] = None,
     scorer: ScorerName = "smollm2",
     data: Data = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     top_p: TopP = None,
     seed: Seed = 0,
@@ -70,6 +72,10 @@ def frontier(
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
+    leave: Annotated[
+        bool,
+        tyro.conf.arg(help="end when other processes are at all that is left, instead of waiting for them"),
+    ] = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -77,7 +83,8 @@ def frontier(
     """Perplexity against entropy as temperature changes, for any models of one corpus, read at the data's entropy.
 
     Human text and degenerate texts with low perplexity are measured beside them. Running the same command
-    again resumes it: every point is stored under the hash of all settings that decide it.
+    again resumes it: every point is stored under the hash of all settings that decide it. Running it several times at
+    once, on one machine or several, shares the points among them.
     """
     from simplax.evaluate.frontier.matches import matches
     from simplax.evaluate.frontier.protocol import choose
@@ -87,6 +94,7 @@ def frontier(
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
     from simplax.io.manifest import environment
+    from simplax.io.sharding import current
     from simplax.viz.figures import pyplot
 
     chosen = choose(protocol, temperatures, steps, num)
@@ -98,12 +106,18 @@ def frontier(
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
-        models, chosen, data, seed, read_eta(eta), top_p, weights, device
+        models, chosen, data, seed, read_eta(eta), top_p, sampler, weights, device
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
     with _watching() as watch:
-        rows = Runner(entrants, yardstick, Store(out), watch, batch_size).run()
+        rows = Runner(
+            entrants, yardstick, Store(out), watch, batch_size, wait=not leave, waiting=_Waiting()
+        ).run()
+    if rows is None:
+        words = "other processes are at the points that are left: the last of them writes the report"
+        emit(json, {"complete": False, "out": str(out)}, lambda: words)
+        return
     found = matches(rows, seed)
     setting = _sentence(chosen, prepared.length, seed)
     record = {
@@ -127,8 +141,24 @@ def frontier(
             "matches": found,
         },
     }
-    written = write_study(out, record, rows, found, scorer=judge.name, setting=setting)
+    written = current().on_first(
+        lambda: write_study(out, record, rows, found, scorer=judge.name, setting=setting)
+    )
     emit(json, {**record, "written": written}, lambda: _shown(rows, found, judge.name, setting, written))
+
+
+class _Waiting:
+    """Says once who is waited for, and again when that changes."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    def __call__(self, others: dict[str, str]) -> None:
+        who = set(others.values())
+        if who != self.said:
+            self.said = who
+            what = "1 point that is" if len(others) == 1 else f"{len(others)} points that are"
+            say(f"waiting for {what} being made by {', '.join(sorted(who))}")
 
 
 def _entrants(
@@ -138,23 +168,23 @@ def _entrants(
     seed: int,
     eta: Any,
     top_p: float | None,
+    sampler: SamplerChoice,
     weights: Any,
     device: str,
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
     from simplax.evaluate.frontier.runner import Entrant
-    from simplax.pretrained.model import from_pretrained
 
     if not models:
         raise UserError("name at least one model.")
     entrants, described = [], []
     prepared: Prepared | None = None
     for name, label in zip(models, labels(models)):
-        model = from_pretrained(name, weights=weights, device=device)
+        load = _loader(name, sampler, weights, device)
+        model = load()
         prepared = human_text(model, data) if prepared is None else prepared
         check(model, prepared, label)
-        load = _loader(name, weights, device)
         entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
     if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
@@ -163,10 +193,10 @@ def _entrants(
     return entrants, prepared, described
 
 
-def _loader(name: str, weights: Any, device: str) -> Callable[[], Any]:
+def _loader(name: str, sampler: SamplerChoice, weights: Any, device: str) -> Callable[[], Model]:
     from simplax.pretrained.model import from_pretrained
 
-    return lambda: from_pretrained(name, weights=weights, device=device)
+    return lambda: sampler.on(from_pretrained(name, weights=weights, device=device))
 
 
 def human_text(model: Any, data: Path | None) -> Prepared:
@@ -227,7 +257,7 @@ def rich_table(one: Table) -> Any:
 @contextmanager
 def _watching() -> Iterator[Callable[[Event], None]]:
     """A bar with the rate and the time left for people, a line per finished set for log files."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not first_process():
         yield _log
         return
     from rich.console import Console

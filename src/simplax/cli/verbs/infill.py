@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Eta, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerName, Steps, Temperature, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -31,6 +31,7 @@ def infill(
     file: Annotated[Path | None, tyro.conf.arg(help="a text per line; - for standard input")] = None,
     num: Annotated[int, tyro.conf.arg(help="how many answers for each text")] = 1,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -57,10 +58,10 @@ def infill(
         raise UserError(f"--num must be at least 1, got {num}.")
     concentration = read_eta(eta)
     check_targets(html)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
     conditional = bool(clamped.given.any())  # a text may be all gap
-    sampler = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
+    used = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
     with progress("sampling", len(clamped.tokens)) as done:
         drawn = loaded.sample(
             len(clamped.tokens),
@@ -91,14 +92,13 @@ def infill(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, clamped.given, clamped.stops)
+        if first_process():
+            write_page(html, loaded, drawn, clamped.given, clamped.stops)
         say(f"the denoising is in {html}")
     if format == "jsonl" and not json:
         print_rows(rows)
         return
-    facts = record(
-        loaded, drawn, sampler, temperature, top_p, given="text with gaps", conditional=conditional
-    )
+    facts = record(loaded, drawn, used, temperature, top_p, given="text with gaps", conditional=conditional)
     if conditional and not clamped.given.any(-1).all() and loaded.config.unconditional is not None:
         facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import Eta, TimePower, read_eta
+from simplax.cli.sampling import OWN, Eta, SamplerName, TimePower, read_eta
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -30,6 +30,7 @@ def sample(
     *,
     num: Annotated[int, tyro.conf.arg(help="how many sequences")] = 4,
     num_steps: Annotated[int | None, tyro.conf.arg(aliases=["--steps"], help="steps of the sampler")] = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Annotated[float | None, tyro.conf.arg(help="divides the logits")] = None,
@@ -56,13 +57,13 @@ def sample(
         raise UserError("--prompt and --given contradict each other: give one of them.")
     concentration = read_eta(eta)
     check_targets(html)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
     clamped: Any = loaded.config.task.held_out_batch(num) if given else prompted
     free = clamped is None or not bool(clamped.given.any())
     if given and free:
         raise UserError("the validation sequences of this model have no given positions: leave out --given.")
-    sampler = loaded.sampler(concentration, time_power=time_power, conditional=not free)
+    used = loaded.sampler(concentration, time_power=time_power, conditional=not free)
     with progress("sampling", num) as done:
         drawn = loaded.sample(
             num,
@@ -82,7 +83,8 @@ def sample(
     if html is not None:
         from simplax.viz.trajectory import write_page
 
-        write_page(html, loaded, drawn, None if clamped is None else clamped.given)
+        if first_process():
+            write_page(html, loaded, drawn, None if clamped is None else clamped.given)
         say(f"the denoising is in {html}")
     texts = loaded.decode(drawn.tokens.cpu(), drawn.lengths)
     columns = zip(drawn.seeds.tolist(), texts, drawn.tokens.tolist())
@@ -91,13 +93,13 @@ def sample(
         print_rows(rows)
         return
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
-    facts = record(loaded, drawn, sampler, temperature, top_p, given=source, conditional=not free)
+    facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 
 def print_rows(rows: Iterable[dict[str, Any]]) -> None:
-    """One JSON object per line."""
-    for row in rows:
+    """One JSON object per line; first process only."""
+    for row in rows if first_process() else ():
         print(json_module.dumps(row, ensure_ascii=False))
 
 

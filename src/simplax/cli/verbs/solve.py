@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, say
+from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
 from simplax.cli.sampling import (
+    OWN,
     BatchSize,
     Eta,
+    SamplerName,
     Seed,
     Steps,
     StopAfter,
@@ -54,6 +56,7 @@ def solve(
     any: Annotated[bool, tyro.conf.arg(help="accept boards with several solutions, blank ones too")] = False,
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -75,7 +78,7 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = load_solver(model, weights, device)
+    loaded = sampler.on(load_solver(model, weights, device))
 
     import numpy as np
 
@@ -101,7 +104,8 @@ def solve(
     tries = answers.parts(attempts)
     shown = tries[0] if attempts == 1 else most_likely(tries)
     if html is not None:
-        _write_page(html, parsed, shown)
+        if first_process():
+            _write_page(html, parsed, shown)
         say(f"the denoising is in {html}")
     calls = np.sum([each.calls for each in tries], axis=0)
     valid = np.stack([each.solved for each in tries])
@@ -141,6 +145,7 @@ def _shown(parsed: list[Puzzle], shown: Answers, valid: np.ndarray, calls: np.nd
 
 
 def _write_page(path: Path, parsed: list[Puzzle], shown: Answers) -> None:
+    from simplax.io.files import write_text
     from simplax.viz.denoising import Episode, denoising_page
 
     assert shown.frames is not None
@@ -154,4 +159,4 @@ def _write_page(path: Path, parsed: list[Puzzle], shown: Answers) -> None:
         for number, each in enumerate(parsed)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(denoising_page(episodes), encoding="utf-8")
+    write_text(path, denoising_page(episodes))

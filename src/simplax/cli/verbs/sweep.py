@@ -9,7 +9,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import BatchSize, Compile, Seed
+from simplax.cli.sampling import OWN, BatchSize, Compile, SamplerName, Seed
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -51,6 +51,7 @@ def sweep(
     num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
     puzzles: Puzzles = None,
     split: Split = "dev",
+    sampler: SamplerName = OWN,
     seed: Seed = 0,
     batch_size: BatchSize = 128,
     compile: Compile = False,
@@ -73,6 +74,7 @@ def sweep(
     from simplax.evaluate import sweep as sweeps
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.io.manifest import write
+    from simplax.io.sharding import current
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
     from simplax.viz.figures import pyplot
@@ -87,10 +89,10 @@ def sweep(
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     samplers = {settings: settings.sampler(loaded) for settings in grid}
-    for sampler in samplers.values():
-        loaded.method.check_sampler(sampler)
+    for used in samplers.values():
+        loaded.method.check_sampler(used)
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     identity = {
@@ -98,6 +100,7 @@ def sweep(
         "number of puzzles": num,
         "split": split,
         "seed": seed,
+        "sampler": encode(loaded.config.sampling.sampler),
         "file of puzzles": None if puzzles is None else puzzles.name,
     }
     before = sweeps.measured(files[0], identity)
@@ -113,7 +116,7 @@ def sweep(
     written = str(files[0])
     with progress("sweep", len(todo) * num) as done:
         for index, settings in enumerate(todo):
-            used = settings.temperature_for(loaded)
+            heat = settings.temperature_for(loaded)
             score = sudoku.evaluate(
                 loaded,
                 sets[settings.clues],
@@ -121,7 +124,7 @@ def sweep(
                 split=split,
                 num_steps=settings.num_steps,
                 sampler=samplers[settings],
-                temperature=used,
+                temperature=heat,
                 seed=seed,
                 batch_size=batch_size,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
@@ -129,13 +132,14 @@ def sweep(
             points[settings] = {
                 **sweeps.point(settings, score),
                 "sampler": encode(samplers[settings]),
-                "temperature": used,
+                "temperature": heat,
             }
             record["result"], record["complete"] = list(points.values()), index + 1 == len(todo)
             # after every point: who stops a long sweep keeps what was measured
-            written = str(write(files[0], record))
+            written = current().on_first(lambda: str(write(files[0], record)))
     shown = [points[settings] for settings in grid]
-    figures = draw_sweep(shown, files[1:], title=f"{loaded.config.name}: {num} puzzles per point")
+    title = f"{loaded.config.name}: {num} puzzles per point"
+    figures = current().on_first(lambda: draw_sweep(shown, files[1:], title=title))
     emit(json, {"points": shown, "written": written, "figures": figures}, lambda: _shown(shown))
 
 

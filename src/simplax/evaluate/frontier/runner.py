@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from simplax.evaluate.frontier.pace import Event, Pace, Work
 from simplax.evaluate.frontier.store import Drawn, Store, digest
 from simplax.evaluate.frontier.yardstick import Yardstick
 from simplax.evaluate.text.controls import NAMES as CONTROLS
+from simplax.io.claims import Claims, work_through
+from simplax.io.sharding import current
 from simplax.pretrained.model import Model
 
 
@@ -50,31 +53,69 @@ class Runner:
     store: Store
     watch: Callable[[Event], None]
     batch_size: int = 64
+    wait: bool = True
+    """For points that other processes are at; otherwise `run` ends with what there is."""
+    waiting: Callable[[dict[str, str]], None] = lambda others: None
     _loaded: tuple[Entrant, Model] | None = field(default=None, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
 
-    def run(self) -> list[dict[str, Any]]:
-        sets = [*self._control_sets(), *self._model_sets()]
-        known = {one.key: self.store.point(one.key) for one in sets}
-        human_key = digest(["human", self.yardstick.identity])
-        human = self.store.point(human_key)
-        missing = [one for one in sets if known[one.key] is None]
-        total = len(sets) + 1
-        self.pace = Pace(self._pending(missing, human is None))
-        if missing or human is None:
-            human = self._human(human_key, total)
-        self.watch(Event("human text", "scoring", 0, 0, 1, total, record=human, kept=not missing))
-        rows = [{"kind": "data", "row": "data", **(human or {})}]
-        for number, one in enumerate(sets, start=1):
-            record, kept = known[one.key], known[one.key] is not None
-            if record is None:
-                record = self._make(one, number, total)
-                self.store.keep_point(one.key, record)
-            row = {**one.head, "key": one.key, **record}
-            rows.append(row)
-            left = self.pace.left()
-            self.watch(Event(one.what, "scoring", one.num, one.num, number + 1, total, None, left, row, kept))
+    def run(self) -> list[dict[str, Any]] | None:
+        """All rows; None if some are still being made by others and `wait` is False."""
+        self.sets = {one.key: one for one in (self._human_set(), *self._control_sets(), *self._model_sets())}
+        human, *others = self.sets
+        self.pace = Pace({})
+        found = current().on_first(lambda: [key for key in self.sets if self._finished(key)])
+        missing = [one for one in self.sets.values() if one.key not in found]
+        self.pace = Pace(self._pending(missing))
+        # nothing can be measured without human text; what others finish while we work is taken from the store
+        for keys, wait in (([human], True), (others, self.wait)):
+            with closing(self._claimed(keys, wait)) as claimed:
+                for key in claimed:
+                    self._do(self.sets[key])
         self._loaded = None
-        return rows
+        records = current().on_first(self._records)
+        return None if len(records) < len(self.sets) else [self._row(key, records[key]) for key in self.sets]
+
+    def _finished(self, key: str) -> bool:
+        record = self.store.point(key)
+        if record is not None:
+            self._tell(key, record, kept=True)
+        return record is not None
+
+    def _records(self) -> dict[str, dict[str, Any]]:
+        found = {key: self.store.point(key) for key in self.sets}
+        return {key: record for key, record in found.items() if record is not None}
+
+    def _row(self, key: str, record: dict[str, Any]) -> dict[str, Any]:
+        return {**self.sets[key].head, "key": key, **record}
+
+    def _tell(self, key: str, record: dict[str, Any], kept: bool) -> None:
+        """Count a finished set, once, whoever made it."""
+        if key in self._told:
+            return
+        self._told.add(key)
+        one, finished, total = self.sets[key], len(self._told), len(self.sets)
+        row, left = self._row(key, record), self.pace.left()
+        self.watch(Event(one.what, "scoring", one.num, one.num, finished, total, None, left, row, kept))
+
+    def _claimed(self, keys: Sequence[str], wait: bool) -> Generator[str]:
+        """Keys to do, claimed by the first process for all that torchrun started."""
+        claims = Claims(self.store.directory / "claims")
+        work = work_through(keys, self._finished, claims, wait=wait, waiting=self.waiting)
+        try:
+            while (key := current().on_first(lambda: next(work, None))) is not None:
+                yield key
+        finally:
+            work.close()
+
+    def _do(self, one: Set) -> None:
+        record = self._make(one)
+        current().on_first(lambda: self.store.keep_point(one.key, record))
+        self._tell(one.key, record, kept=False)
+
+    def _human_set(self) -> Set:
+        key = digest(["human", self.yardstick.identity])
+        return Set("human text", key, {"kind": "data", "row": "data"}, len(self.yardstick.held_out))
 
     def _control_sets(self) -> list[Set]:
         return [
@@ -107,42 +148,36 @@ class Runner:
             for job in entrant.jobs
         ]
 
-    def _pending(self, missing: Sequence[Set], human: bool) -> dict[Work, float]:
-        human_rows = len(self.yardstick.held_out) if missing or human else 0
+    def _pending(self, missing: Sequence[Set]) -> dict[Work, float]:
         return {
             "sampling": sum(one.num * one.job.num_steps for one in missing if one.job is not None),
-            "scoring": human_rows + sum(one.num for one in missing),
+            "scoring": sum(one.num for one in missing),
         }
 
-    def _human(self, key: str, total: int) -> dict[str, Any]:
-        self.yardstick.reference(
-            self._ticker("human text", "scoring", len(self.yardstick.held_out), 0, total)
-        )
-        record = self.yardstick.human()
-        self.store.keep_point(key, record)
-        return {"key": key, **record}
-
-    def _make(self, one: Set, finished: int, total: int) -> dict[str, Any]:
+    def _make(self, one: Set) -> dict[str, Any]:
+        self.yardstick.reference(self._ticker("human text", "scoring", len(self.yardstick.held_out)))
+        if one.head["kind"] == "data":
+            return self.yardstick.human()
         extra: dict[str, Any] = {}
         seconds: dict[str, float] = {}
         if one.job is None:
             control = self.yardstick.controls[one.what]
             ids, extra = control.ids, {"note": control.note}
         else:
-            drawn = self._drawn(one, finished, total)
+            drawn = self._drawn(one)
             ids = torch.from_numpy(drawn.ids.astype(np.int64))
             seconds["sampling"] = drawn.seconds
             extra = {"nfe": drawn.nfe, "settings": one.job.settings}
         start = time.perf_counter()
-        measured = self.yardstick.measure(ids, self._ticker(one.what, "scoring", one.num, finished, total))
+        measured = self.yardstick.measure(ids, self._ticker(one.what, "scoring", one.num))
         seconds["scoring"] = time.perf_counter() - start
         return {**extra, **measured, "seconds": seconds}
 
-    def _drawn(self, one: Set, finished: int, total: int) -> Drawn:
+    def _drawn(self, one: Set) -> Drawn:
         assert one.job is not None and one.entrant is not None
         job, entrant = one.job, one.entrant
         key = digest(job.settings)
-        found = self.store.samples(key)
+        found = current().on_first(lambda: self.store.samples(key))
         if found is not None:
             self.pace.skip("sampling", one.num * job.num_steps)
             return found
@@ -162,14 +197,12 @@ class Runner:
             seed=job.settings["first_seed"],
             eta=entrant.eta,
             batch_size=self.batch_size,
-            progress=self._ticker(one.what, "sampling", one.num, finished, total, job.num_steps),
+            progress=self._ticker(one.what, "sampling", one.num, job.num_steps),
         )
-        self.store.keep_samples(key, drawn)
+        current().on_first(lambda: self.store.keep_samples(key, drawn))
         return drawn
 
-    def _ticker(
-        self, what: str, work: Work, of: int, finished: int, total: int, calls: int = 1
-    ) -> Callable[[int], None]:
+    def _ticker(self, what: str, work: Work, of: int, calls: int = 1) -> Callable[[int], None]:
         """Turns the count of finished sequences into events with a rate and the time left."""
         self.pace.start()
         begun, before = self.pace.last, 0
@@ -180,6 +213,7 @@ class Runner:
             before = done
             seconds = self.pace.last - begun
             rate = done / seconds if seconds > 0 else None
-            self.watch(Event(what, work, done, of, finished, total, rate, self.pace.left()))
+            counts = len(self._told), len(self.sets)
+            self.watch(Event(what, work, done, of, *counts, rate, self.pace.left()))
 
         return tick

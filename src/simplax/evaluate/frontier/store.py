@@ -6,7 +6,6 @@ import ast
 import hashlib
 import inspect
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from simplax.io.files import write_json
+from simplax.io.files import replacing, write_json
 
 # the code that decides which tokens are drawn, besides the method's and the sampler's own, and what is measured on them
 SAMPLING = (
@@ -113,11 +112,9 @@ class Store:
     def keep_samples(self, key: str, drawn: Drawn) -> None:
         path = self._samples(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
         ids = drawn.ids.astype(np.uint16 if drawn.ids.max(initial=0) < 1 << 16 else np.uint32)
-        with open(temporary, "wb") as file:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, ids=ids, nfe=drawn.nfe, num_steps=drawn.num_steps, seconds=drawn.seconds)
-        os.replace(temporary, path)
 
     def _point(self, key: str) -> Path:
         return self.directory / "points" / f"{key[:24]}.json"

@@ -20,6 +20,7 @@ from simplax.evaluate.frontier.curve import bootstrap
 from simplax.evaluate.frontier.store import MEASURING, code, digest
 from simplax.evaluate.text import Control, Reference, Scorer, flags, measure
 from simplax.evaluate.text.causal import END
+from simplax.io.sharding import current
 
 Progress = Callable[[int], None]
 HUMAN = 4
@@ -69,7 +70,8 @@ class Yardstick:
     def reference(self, progress: Progress | None = None) -> Reference:
         """The human rows, scored at the first call; `progress` is called with the number scored."""
         if not self._built:
-            self._built.append(self._stored() or self._build(progress))
+            found = current().on_first(self._stored)
+            self._built.append(found or self._build(progress))
         return self._built[0]
 
     def _build(self, progress: Progress | None) -> Reference:
@@ -77,7 +79,8 @@ class Yardstick:
             self.held_out, self.decode, self.scorer, size=self.num, seed=self.seed, progress=progress
         )
         if self.directory is not None:
-            built.save(self._file(self.directory))
+            file = self._file(self.directory)
+            current().on_first(lambda: str(built.save(file)))
         return built
 
     def _stored(self) -> Reference | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import io
 import json
-import os
 import pickle
 import zipfile
 from collections import Counter
@@ -90,13 +89,11 @@ class Statistics:
             **self.values,
         }
         counts = {"fragments": self.fragments.counts, "scaffolds": self.scaffolds.counts}
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         write_tensors(
-            temporary,
+            path,
             {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()},
             {name: json.dumps(value) for name, value in counts.items()},
         )
-        os.replace(temporary, path)
 
     @staticmethod
     def load(path: Path) -> Statistics:

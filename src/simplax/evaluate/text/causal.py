@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from simplax.data.text.tokenizers import END
+from simplax.io.sharding import current
 
 _TOKENS_PER_BATCH = 2048
 _POSITIONS_AT_ONCE = 256
@@ -79,14 +80,21 @@ class CausalScorer:
         empty = torch.zeros(0)
         nll, ranks = [empty] * len(rows), [empty.long()] * len(rows)
         states: list[Tensor | None] = [None] * len(rows)
-        done = 0
-        for batch in batches(list(wanted)):
-            for row, found in zip(batch, self._score_batch(batch)):
+        groups = list(batches(list(wanted)))
+        processes, done = current(), 0
+        tell = processes.counting(progress, len(rows))
+
+        def score(number: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+            nonlocal done
+            found = self._score_batch(groups[number])
+            done += sum(len(wanted[row]) for row in groups[number])
+            tell(done)
+            return found
+
+        for group, answers in zip(groups, processes.map(score, len(groups))):
+            for row, found in zip(group, answers):
                 for number in wanted[row]:
                     nll[number], ranks[number], states[number] = found
-                done += len(wanted[row])
-            if progress is not None:
-                progress(done)
         width = next((state.numel() for state in states if state is not None), 0)
         filled = [torch.zeros(width) if state is None else state for state in states]
         return Scored(nll, ranks, torch.stack(filled) if filled else torch.zeros(0, 0))

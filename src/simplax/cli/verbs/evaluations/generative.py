@@ -8,7 +8,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, read_eta
+from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerName, Seed, Steps, Temperature, read_eta
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.cli.verbs.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.io.progress import progress
@@ -23,6 +23,7 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     top_p: TopP = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     seed: Seed = 0,
     data: Data = None,
@@ -51,7 +52,7 @@ def evaluate(
         raise UserError(f"the seed must not be negative, got {seed}.")
     concentration = read_eta(eta)
     check_targets(out)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     prepared = human_text(loaded, data)
     check(loaded, prepared, loaded.config.name)
     judge = load_scorer(scorer, device=device)

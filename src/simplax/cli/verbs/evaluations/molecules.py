@@ -11,7 +11,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -56,6 +66,7 @@ def evaluate(
     steps: Steps = None,
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     seed: Seed = 0,
@@ -80,6 +91,7 @@ def evaluate(
     from simplax.evaluate.molecules.measure import measure
     from simplax.evaluate.molecules.references import references
     from simplax.io.files import write_text
+    from simplax.io.sharding import current
 
     for name, value, least in (("number", num, 1), ("workers", workers, 1), ("controls", controls, 0)):
         if value is not None and value < least:
@@ -106,27 +118,31 @@ def evaluate(
             "time_power": time_power, "batch_size": batch_size,
         }  # fmt: skip
         loaded, data = _load(model, weights, device, reference)
-        strings, facts, record = _draw(loaded, 30_000 if num is None else num, seed, options)
-    if samples is not None:
-        write_text(samples, "".join(f"{text}\n" for text in strings))
-    with _stages() as stage:
-        against = references(data, workers=workers, progress=stage)
-    with _stages() as stage:
-        own = measure(strings, against, workers=workers, progress=stage)
-    beside: dict[str, Any] = {}
-    if floor == "measured" and own.num_valid > 0:
-        with _stages("floor: ") as stage:
-            beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
-    if controls:
-        beside["controls"] = _controls(against, controls, workers)
-    result = {**own.to_json(), **facts, "reference": data, **beside}
-    record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
-    if figures is not None:
-        from simplax.viz.molecules import draw_evaluation
+        strings, facts, record = _draw(sampler.on(loaded), 30_000 if num is None else num, seed, options)
 
-        record["figures"] = draw_evaluation(figures, strings, own, against)
-    written = keep(record, "molecules", model, out)
-    emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+    def finish() -> None:
+        if samples is not None:
+            write_text(samples, "".join(f"{text}\n" for text in strings))
+        with _stages() as stage:
+            against = references(data, workers=workers, progress=stage)
+        with _stages() as stage:
+            own = measure(strings, against, workers=workers, progress=stage)
+        beside: dict[str, Any] = {}
+        if floor == "measured" and own.num_valid > 0:
+            with _stages("floor: ") as stage:
+                beside["floor"] = measured_floor(against, own.num_valid, workers=workers, progress=stage)
+        if controls:
+            beside["controls"] = _controls(against, controls, workers)
+        result = {**own.to_json(), **facts, "reference": data, **beside}
+        record.update(evaluation="molecules", reference=data, rdkit=_rdkit_version(), result=result)
+        if figures is not None:
+            from simplax.viz.molecules import draw_evaluation
+
+            record["figures"] = draw_evaluation(figures, strings, own, against)
+        written = keep(record, "molecules", model, out)
+        emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(own, beside, written))
+
+    current().on_first(finish)  # several processes share the drawing; the chemistry has --workers
 
 
 def _load(model: str, weights: Any, device: str, reference: str | None) -> tuple[Model, str]:

@@ -14,12 +14,15 @@ Out = Annotated[
 ]
 
 
-def keep(record: dict[str, Any], name: str, model: str, out: Path | None) -> str | None:
+def keep(
+    record: dict[str, Any], name: str, model: str, out: Path | None, before: str | None = None
+) -> str | None:
     """Write the manifest, in the first process only, and return where; beside the model if `out` is not given.
 
+    `before` is what an earlier call for the same record returned: one evaluation has one file, and no two share it.
     If the directory of the model cannot be written to, a line on stderr says so and the result is still printed.
     """
-    from simplax.io.manifest import write
+    from simplax.io.manifest import write, write_new
     from simplax.pretrained import is_bundled
     from simplax.pretrained.stored import run_of
 
@@ -32,7 +35,9 @@ def keep(record: dict[str, Any], name: str, model: str, out: Path | None) -> str
     place = run_of(Path(model))  # checkpoints are removed in time
     stamp = record["time"].replace(":", "").replace("-", "")
     try:
-        return str(write(place / "evaluations" / f"{name}-{stamp}.json", record))
+        if before is not None:
+            return str(write(before, record))
+        return str(write_new(place / "evaluations", f"{name}-{stamp}", record))
     except OSError as error:
         say(f"the manifest was not kept in {place}: {error.strerror}")
         return None

@@ -8,7 +8,17 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import BatchSize, Eta, Seed, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Eta,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -22,6 +32,7 @@ def evaluate(
         float, tyro.conf.arg(help="share of positions to fill in again, where the task itself gives none")
     ] = 0.5,
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -43,9 +54,9 @@ def evaluate(
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     with progress("filling in", num) as done:
-        measured, drawn, sampler = of_model(
+        measured, drawn, used = of_model(
             loaded,
             num,
             hide=hide,
@@ -59,7 +70,7 @@ def evaluate(
         )
     record = manifest(
         loaded,
-        sampler=sampler,
+        sampler=used,
         num_steps=drawn.num_steps,
         nfe=drawn.nfe,
         seeds=[seed],

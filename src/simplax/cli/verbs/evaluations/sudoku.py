@@ -10,9 +10,11 @@ import tyro
 from simplax.cli.output import check_targets, emit, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import (
+    OWN,
     BatchSize,
     Compile,
     Eta,
+    SamplerName,
     Seed,
     Steps,
     StopAfter,
@@ -63,6 +65,7 @@ def evaluate(
     exact_clues: Annotated[bool, tyro.conf.arg(help="only puzzles with exactly so many clues")] = False,
     split: Split = "eval",
     steps: Steps = None,
+    sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
@@ -100,7 +103,7 @@ def evaluate(
 
     check_targets(out)
     concentration, stop = read_eta(eta), read_stop(stop_after)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
     task = sudoku_task(loaded)
     # all sets first: one that cannot be made is reported before hours of sampling
     sets = _sets(task, clues, num, puzzles, split, exact_clues)
@@ -114,6 +117,7 @@ def evaluate(
     if compile:
         loaded = compiled(loaded, [len(chosen) for _, chosen, _ in sets], batch_size)
     scores: list[Score] = []
+    written: str | None = None
     record: dict[str, Any] = {}
     for count, chosen, ratings in sets:
         with progress("puzzles" if count is None else f"{count} clues", len(chosen)) as done:
@@ -158,7 +162,7 @@ def evaluate(
         )
         record["complete"] = len(scores) == len(sets)
         # after every count: who stops an evaluation of an hour keeps what was measured, if there is a place for it
-        written = keep(record, "sudoku", model, out)
+        written = keep(record, "sudoku", model, out, written)
     results = record["result"]
     emit(json, {"results": results, "manifest": record, "written": written}, lambda: _shown(scores))
 

@@ -1,0 +1,1 @@
+"""Suites: declared lists of runs and evaluations, trained and measured alike, and the tables they make."""

@@ -1,0 +1,26 @@
+"""Suites and benchmarks by name: adding one is adding a line."""
+
+from __future__ import annotations
+
+from simplax.errors import UserError, nearest
+from simplax.suites import sudoku_suites
+from simplax.suites.benchmark import Benchmark
+from simplax.suites.declared import Declaration, Options, Suite
+from simplax.suites.sudoku_benchmark import SudokuBenchmark
+
+BENCHMARKS: dict[str, type[Benchmark]] = {"sudoku": SudokuBenchmark}
+
+SUITES: dict[str, Declaration] = {
+    "toy": Declaration("two methods on 4x4 Sudoku, in seconds", sudoku_suites.toy),
+    "sudoku4": Declaration("every method on 4x4 Sudoku, in minutes", sudoku_suites.sudoku4),
+    "sudoku": Declaration("every method on 9x9 Sudoku: the paper's second table", sudoku_suites.sudoku),
+    "sudoku-ladder": Declaration("from UDLM to Simplax, one change at a time", sudoku_suites.ladder),
+    "sudoku-axes": Declaration("hidden carry and three ways to redraw, apart", sudoku_suites.axes),
+}
+
+
+def declare(name: str, options: Options) -> Suite:
+    """The suite of that name."""
+    if name not in SUITES:
+        raise UserError(f"there is no suite {name!r}{nearest(name, list(SUITES))}")
+    return SUITES[name].build(options)

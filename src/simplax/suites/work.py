@@ -1,0 +1,217 @@
+"""One job: train, export, choose the sampler's settings on development data, measure on the evaluation set.
+
+Everything that takes time is kept the moment it is known, so a job that was killed goes on where it was and ends with
+the same numbers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from simplax.config.run import SamplingDefaults, Unconditional, encode, to_json
+from simplax.errors import UserError
+from simplax.io.files import write_json
+from simplax.nn.foreign import attribute
+from simplax.pretrained.manifest import manifest
+from simplax.pretrained.model import Model, from_pretrained
+from simplax.pretrained.stored import CONFIG
+from simplax.recipes.launch import launch
+from simplax.suites.benchmark import Measured, Point, Surroundings
+from simplax.suites.declared import Entry, Job, Setting, Suite
+from simplax.suites.fair import parameters
+from simplax.suites.identity import machine
+from simplax.suites.store import Store, exported, identity, started
+from simplax.train import precision as precisions
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a job is doing: `done` of `total` units of `stage`; a row in `record` when a number came out."""
+
+    job: Job
+    stage: str
+    done: int
+    total: int
+    record: dict[str, Any] | None = None
+
+
+Watch = Callable[[Event], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """Tells how far a training is."""
+
+    job: Job
+    watch: Watch
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        self.watch(Event(self.job, "train", step, self.job.config.run.steps))
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """Does the jobs of a suite, one at a time."""
+
+    suite: Suite
+    store: Store
+    around: Surroundings = field(default_factory=Surroundings)
+    device: str = "auto"
+    watch: Watch = lambda event: None
+
+    def do(self, job: Job) -> None:
+        model = self._model(job)
+        for entry in job.entries:
+            self._row(job, entry, model)
+
+    def _model(self, job: Job) -> Model:
+        """The exported weights, in half precision: what is measured is what is kept."""
+        place = self.store.model(job)
+        if not exported(self.store, job):
+            run = self.store.run(job)
+            self.watch(Event(job, "train", 0, job.config.run.steps))
+            launch(job.config, run, hooks=[_Steps(job, self.watch)], device=self.device, quiet=True)
+            trained = from_pretrained(run, device="cpu")
+            shutil.rmtree(place, ignore_errors=True)  # weights of settings that were declared before
+            replace(trained, config=replace(trained.config, name=job.name)).save_pretrained(
+                place, torch.float16
+            )
+        model = from_pretrained(place, device=self.device)
+        precisions.apply(job.config.run.precision, model.denoiser)
+        return model
+
+    def _row(self, job: Job, entry: Entry, model: Model) -> None:
+        record = started(self.store, self.suite, entry, job.seed)
+        if record is None or record["manifest"]["model"]["sha256"] != model.origin["sha256"]:
+            record = self._new(job, entry, model)
+        chosen = {
+            group: self._choose(job, entry, model, group, record) for group in self.suite.benchmark.groups()
+        }
+        if entry is job.entries[0]:
+            self._keep_defaults(job, model, chosen)
+        for point in self.suite.benchmark.points():
+            if point.key in record["points"] or self.suite.benchmark.missing(point, self.around) is not None:
+                continue
+            record["points"][point.key] = self._measure(job, point, model, chosen[point.group])
+            self._save(job, entry, record)
+
+    def _new(self, job: Job, entry: Entry, model: Model) -> dict[str, Any]:
+        """The manifest of a row: who, with what, from which weights."""
+        about = manifest(
+            model,
+            evaluation="suite",
+            suite=self.suite.name,
+            row=entry.name,
+            seed=job.seed,
+            training=job.key,
+            steps=job.config.run.steps,
+            batch_size=job.config.run.batch_size,
+            parameters=parameters(job.config),
+            machine=machine(),
+        )
+        about["model"]["path"] = f"models/{job.name}"
+        return {
+            "identity": identity(self.suite, entry, job.seed),
+            "row": entry.name,
+            "title": entry.title,
+            "seed": job.seed,
+            "manifest": about,
+            "benchmark": described(self.suite),
+            "development": {},
+            "chosen": {},
+            "points": {},
+        }
+
+    def _choose(self, job: Job, entry: Entry, model: Model, group: str, record: dict[str, Any]) -> Setting:
+        """The best of the tries; of equal ones the first, which is the sampler's default."""
+        benchmark, found = self.suite.benchmark, record["development"].setdefault(group, [])
+        calls, number = benchmark.development_calls(group), benchmark.drawn(None)
+        total = number * len(entry.tries)
+        for index in range(len(found), len(entry.tries)):
+            setting = entry.tries[index]
+            start = time.perf_counter()
+
+            def tell(done: int, before: int = index * number) -> None:
+                self.watch(Event(job, f"choose, {group}", before + done, total))
+
+            score, nfe = benchmark.develop(with_setting(model, setting, calls), group, self.around, tell)
+            _check_calls(nfe, calls, setting)
+            seconds = time.perf_counter() - start
+            found.append({"setting": encode_setting(setting), "score": score, "nfe": nfe, "seconds": seconds})
+            self._save(job, entry, record)
+        best = max(range(len(found)), key=lambda index: (found[index]["score"], -index))
+        record["chosen"][group] = best
+        return entry.tries[best]
+
+    def _measure(self, job: Job, point: Point, model: Model, setting: Setting) -> dict[str, Any]:
+        total = self.suite.benchmark.drawn(point)
+
+        def tell(done: int) -> None:
+            self.watch(Event(job, f"measure, {point.key}", done, total))
+
+        ready = with_setting(model, setting, point.calls)
+        measured = self.suite.benchmark.measure(ready, point, self.around, tell)
+        _check_calls(measured.nfe, point.calls, setting)
+        depth = int(attribute(model.denoiser, "block_passes", 0) or 0)
+        return {**plain(measured), "block_passes": measured.nfe * depth, "setting": encode_setting(setting)}
+
+    def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, Setting]) -> None:
+        """The exported model is sampled as its first row was: with the first group's setting, and the last's where
+        nothing is given."""
+        groups = list(chosen)
+        calls = self.suite.benchmark.development_calls(groups[0])
+        config = with_setting(model, chosen[groups[0]], calls).config
+        if len(groups) > 1:
+            free = chosen[groups[-1]]
+            config = replace(config, unconditional=Unconditional(free.temperature, free.sampler))
+        write_json(self.store.model(job) / CONFIG, to_json(replace(config, name=job.name)))
+
+    def _save(self, job: Job, entry: Entry, record: dict[str, Any]) -> None:
+        path = self.store.result(entry, job.seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, record)
+        self.watch(Event(job, "kept", 0, 0, record))
+
+
+def described(suite: Suite) -> dict[str, Any]:
+    """The benchmark as plain data, from which it can be made again."""
+    from simplax.suites.catalogue import BENCHMARKS
+
+    kind = next(name for name, member in BENCHMARKS.items() if member is type(suite.benchmark))
+    return {"kind": kind, **encode(suite.benchmark)}
+
+
+def encode_setting(setting: Setting) -> dict[str, Any]:
+    return {"sampler": encode(setting.sampler), "temperature": setting.temperature}
+
+
+def with_setting(model: Model, setting: Setting, calls: int) -> Model:
+    """The model, sampled so by default."""
+    sampling = SamplingDefaults(calls, setting.temperature, sampler=setting.sampler)
+    return replace(model, config=replace(model.config, sampling=sampling, unconditional=None))
+
+
+def plain(measured: Measured) -> dict[str, Any]:
+    """As JSON."""
+    values = {name: list(value) for name, value in measured.values.items()}
+    return {
+        "values": values,
+        "num": measured.num,
+        "nfe": measured.nfe,
+        "seconds": measured.seconds,
+        "facts": dict(measured.facts),
+    }
+
+
+def _check_calls(nfe: float, calls: int, setting: Setting) -> None:
+    if nfe > calls + 1e-9:
+        raise UserError(
+            f"the sampler {type(setting.sampler).__name__} makes {nfe:g} network calls and every row may make {calls}: "
+            "leave this setting out."
+        )

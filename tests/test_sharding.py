@@ -1,0 +1,239 @@
+"""Several processes give the result of one, bit for bit; they fail together, and leave without a trace.
+
+Run as a program it does commands in one launch of processes: `torchrun ... test_sharding.py '[[...], ...]' DIRECTORY`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simplax.cli import main
+from simplax.io import sharding
+from simplax.io.sharding import current, together
+
+TIMES = {
+    "time",
+    "seconds",
+    "sampling_seconds",
+    "puzzles_per_second",
+    "processes",
+    "command",
+    "written",
+    "figures",
+}
+
+
+def launch(processes: int, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [sys.executable, *(launcher if processes > 1 else []), *arguments]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, **options)
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_times(one) for name, one in value.items() if name not in TIMES}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+def test_one_process_shares_with_nobody() -> None:
+    with together() as processes:
+        assert processes is current() and processes.size == 1 and processes.first
+        assert processes.map(lambda item: item * item, 5) == [0, 1, 4, 9, 16]
+        assert processes.on_first(lambda: "x") == "x"
+        with pytest.raises(ZeroDivisionError):
+            processes.map(lambda item: 1 // item, 2)
+    assert sharding.speaks()
+
+
+# what the processes below do: name, words of the command
+COMMANDS: dict[str, list[str]] = {
+    "sample": "sample TEXT --num 7 --steps 3 --batch-size 2 --seed 3".split(),
+    "given": "sample SUDOKU --num 5 --given --batch-size 2".split(),
+    "likelihood": "evaluate TEXT likelihood --num 9 --draws 2 --batch-size 4".split(),
+    "sudoku": "evaluate SUDOKU sudoku --clues 6 0 --num 7 --batch-size 3 --steps 4 --out OUT/sudoku.json".split(),
+    "sweep": "sweep SUDOKU --clues 6 --eta 0.1 1 --steps 2 --num 5 --batch-size 2 --out OUT/sweep".split(),
+    "generative": "evaluate TEXT generative --num 6 --steps 2 --batch-size 2 --scorer SCORER --out OUT/g.json".split(),
+    "frontier": (
+        "frontier TEXT --num 6 --steps 2 --temperatures 0.8 1 --batch-size 2 --scorer SCORER --out OUT/frontier"
+    ).split(),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    pytest.importorskip("transformers")
+    pytest.importorskip("matplotlib")
+    import sudoku_models
+    import test_scorers
+    import text_study
+
+    folder = tmp_path_factory.mktemp("models")
+    prepared = text_study.corpus(folder)
+    text_study.model(prepared, "simplax").save_pretrained(folder / "text")
+    sudoku_models.model("sudoku4-simplax").save_pretrained(folder / "sudoku")
+    test_scorers.make(folder / "scorer")
+    return {name.upper(): str(folder / name) for name in ("text", "sudoku", "scorer")}
+
+
+def results(models: dict[str, str], out: Path, processes: int) -> dict[str, Any]:
+    names = {**models, "OUT": str(out)}
+    words = {
+        name: [word.replace("OUT", names["OUT"]) if word.startswith("OUT") else names.get(word, word) for word in one]
+        for name, one in COMMANDS.items()
+    }  # fmt: skip
+    out.mkdir()
+    done = launch(processes, __file__, json.dumps(words), str(out))
+    assert done.returncode == 0, done.stderr
+    found = {name: json.loads((out / f"{name}.stdout").read_text()) for name in COMMANDS}
+    for rank in range(1, processes):
+        assert [(out / f"{name}.stdout-{rank}").read_text() for name in COMMANDS] == [""] * len(COMMANDS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def one(models: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("one") / "out"
+    return out, results(models, out, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])
+def test_several_processes_give_the_bits_of_one(
+    models: dict[str, str], one: tuple[Path, dict[str, Any]], processes: int, tmp_path: Path
+) -> None:
+    expected, out = one[1], tmp_path / "out"
+    found = results(models, out, processes)
+    for name in COMMANDS:
+        assert without_times(found[name]) == without_times(expected[name]), name
+    assert found["sample"]["manifest"]["processes"] == processes
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if "stdout-" not in path.name}
+    assert files == {str(path.relative_to(one[0])) for path in one[0].rglob("*")}
+    for name in ("points", "samples"):  # one process finds everything done
+        assert sorted(os.listdir(out / "frontier" / name)) == sorted(os.listdir(one[0] / "frontier" / name))
+
+
+FAILS = """
+import sys
+from simplax.errors import UserError
+from simplax.io.sharding import together
+import simplax.cli as cli
+
+def verb(arguments):
+    from simplax.io.sharding import current
+    rank = current().rank
+    if sys.argv[1] == "between" and rank == 1:
+        raise UserError("the second process cannot go on: help it.")
+    def work(item):
+        if sys.argv[1] == "work" and item == 1:
+            raise UserError("the second piece cannot be done: leave it out.")
+        return item
+    current().map(work, 4)
+
+cli.entry = lambda module, name: verb
+sys.exit(cli.main(["sample"]))
+"""
+
+
+@pytest.mark.slow
+def test_processes_fail_together_with_one_sentence(tmp_path: Path) -> None:
+    """A mistake of all, of one between exchanges, of one in its share: status 2 everywhere, no wait, said once."""
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS)
+    for kind, words in (
+        ("between", "the second process cannot go on"),
+        ("work", "the second piece cannot be done"),
+    ):
+        done = launch(3, str(script), kind)
+        assert done.stderr.count(words) == 1, done.stderr
+        assert "Traceback (most recent call last)" not in done.stderr.split("torch/distributed")[0]
+        assert "exitcode  : 2 " in done.stderr and "SIGABRT" not in done.stderr
+    done = launch(2, "-m", "simplax", "--", "sample", "no-such-model", "--num", "2")
+    assert done.stderr.count("there is no model 'no-such-model'") == 1, done.stderr
+    assert "SIGABRT" not in done.stderr
+
+
+def frontier_words(models: dict[str, str], out: Path) -> list[str]:
+    words = "frontier TEXT --num 6 --steps 2 3 --temperatures 0.8 0.9 1 --batch-size 2 --scorer SCORER --json".split()
+    return ["-m", "simplax", *(models.get(word, word) for word in words), "--out", str(out)]
+
+
+def start(models: dict[str, str], out: Path) -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, *frontier_words(models, out)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_two_workers_share_a_frontier_and_one_is_killed(models: dict[str, str], tmp_path: Path) -> None:
+    """Every point once, none lost; the survivor takes over what the dead one held, and writes the report of one."""
+    out, points = tmp_path / "shared", tmp_path / "shared" / "points"
+    doomed = start(models, out)
+    until(lambda: points.is_dir() and len(list(points.glob("*.json"))) >= 3)
+    until(lambda: any((out / "claims").iterdir()))
+    before = {path: path.read_bytes() for path in points.glob("*.json")}
+    other = start(models, out)
+    doomed.send_signal(signal.SIGKILL)
+    doomed.communicate()
+    printed, errors = other.communicate(timeout=200)
+    assert other.returncode == 0, errors
+    assert all(path.read_bytes() == content for path, content in before.items())  # never done again
+    assert len(list(points.glob("*.json"))) == 1 + 8 + 6 and not list((out / "claims").iterdir())
+    alone = launch(1, *frontier_words(models, tmp_path / "alone"))
+    assert without_times(json.loads(printed)) == without_times(json.loads(alone.stdout))
+
+
+@pytest.mark.slow
+def test_two_workers_at_once_do_every_point_once(models: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "shared"
+    workers = [start(models, out) for _ in range(2)]
+    ends = [worker.communicate(timeout=200) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], ends
+    first, second = (without_times(json.loads(printed)) for printed, _ in ends)
+    assert first == second
+    made = [
+        line.split("]")[1].split(": PPL")[0]
+        for _, errors in ends
+        for line in errors.splitlines()
+        if ": PPL" in line
+    ]
+    assert len(made) == len(set(made)) == 1 + 8 + 6  # each says what it made
+
+
+def commands(jobs: dict[str, list[str]], out: Path) -> int:
+    """All jobs, what each prints in a file of its own."""
+    with together() as processes:
+        for name, words in jobs.items():
+            ending = "" if processes.first else f"-{processes.rank}"
+            with open(out / f"{name}.stdout{ending}", "w") as file, contextlib.redirect_stdout(file):
+                status = main([*words, "--json"])
+            if status:
+                return status
+    # a group that something still holds has threads that abort the process at its end, now and then
+    tasks = Path("/proc/self/task")
+    names = [(one / "comm").read_text() for one in tasks.iterdir()] if tasks.is_dir() else []
+    assert not [name for name in names if "gloo" in name], names
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(commands(json.loads(sys.argv[1]), Path(sys.argv[2])))

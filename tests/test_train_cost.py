@@ -1,0 +1,128 @@
+"""What training would cost: counted weights, FLOP against torch's counter, bytes against what is really allocated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from simplax import recipes
+from simplax.cli import main
+from simplax.methods import METHODS, Simplax
+from simplax.nn import Architecture
+from simplax.recipes.launch import build
+from simplax.train import Optimizer, cost
+from test_sudoku_eval_verbs import complaint
+
+SHAPE = Architecture(width=48, depth=3, heads=4)
+
+
+@pytest.mark.parametrize(
+    "name", ["toy-udlm", "toy-langflow", "toy-flm", "sudoku4-simplax", "text-mini-candi"]
+)
+def test_weights_are_counted_as_they_are_built(name: str) -> None:
+    config = recipes.smoke(recipes.get(name))
+    task = config.task
+    network = cost.weightless(config.method, task.vocab_size, task.length, config.architecture)
+    counted = cost.count_weights(network, config.run.optimizer)
+    built = build(config)
+    assert counted.parameters == sum(p.numel() for p in built.parameters())
+    blocks = sum(p.numel() for p in built.blocks.parameters())  # type: ignore[union-attr]
+    assert counted.outside == counted.parameters - blocks
+    assert counted.block * config.architecture.depth == blocks
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_bytes_of_the_optimizer_are_those_it_allocates(name: str) -> None:
+    optimizer = Optimizer(name)  # type: ignore[arg-type]
+    denoiser = METHODS["udlm"]().build(20, 8, SHAPE)
+    optimizers = optimizer.build(denoiser)
+    for parameter in denoiser.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizers.step(1, 10)
+    held = [v for state in optimizers.state_dict().values() for v in state.values() if v.dim() > 0]
+    weights = cost.count_weights(denoiser, optimizer)
+    bytes_held = cost.memory(weights, 0.0, 0, 1).optimizer
+    assert bytes_held == sum(v.numel() * v.element_size() for v in held)
+
+
+@pytest.mark.parametrize("name", ["udlm", "ar", "duo", "candi", "sflm"])
+def test_flop_follow_torchs_counter(name: str) -> None:
+    method, length, sequences = METHODS[name](), 32, 16
+    denoiser = method.build(40, length, SHAPE).train()
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        cost._loss(method, denoiser, length, 40, sequences).backward()  # type: ignore[no-untyped-call]
+    weights = cost.count_weights(denoiser, Optimizer())
+    calls = cost.count_calls(method, SHAPE, length)
+    assert calls == cost.Calls(1.0, 0.0)
+    formula = cost.flop_per_step(weights, calls, SHAPE, length, sequences)
+    assert formula == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+def test_flop_of_a_step_by_hand() -> None:
+    weights = cost.Weights(1000, 100, 300, token=10, sample=3, moments=2000, tables=0)
+    shape = replace(SHAPE, depth=2, width=8, heads=2)
+    once = 5 * 7 * (2 * 10 + 4 * 2 * 7 * 8) + 5 * 2 * 3
+    assert cost.flop_per_step(weights, cost.Calls(1, 0), shape, 7, 5) == 3 * once
+    assert cost.flop_per_step(weights, cost.Calls(1, 0.5), shape, 7, 5) == 3.5 * once
+    again = replace(shape, checkpointing=True)
+    assert cost.flop_per_step(weights, cost.Calls(1, 0), again, 7, 5) == 4 * once
+    assert cost.days(1e15, 86_400, 8, 250.0, 0.5) == pytest.approx(1.0)
+
+
+def test_calls_along_a_chain_and_first_calls_are_counted() -> None:
+    carry = replace(SHAPE, carry="hidden")
+    assert cost.count_calls(Simplax(rollout=4), carry, 8) == cost.Calls(4.0, 0.0)
+    first = cost.count_calls(Simplax(), carry, 8)
+    assert first.differentiated == 1.0 and 0.7 < first.forward_only <= 1.0
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("name", ["simplax", "ar"])
+def test_activations_extrapolate_exactly(name: str, dtype: torch.dtype | None) -> None:
+    method, shape = METHODS[name](), replace(SHAPE, dropout=0.1)
+    estimate = cost.activations(method, 40, 16, shape, dtype)
+    units = shape.width // cost._small_width(shape)
+    assert estimate == pytest.approx(cost._saved(method, 16, shape, shape.depth, units, 40, dtype), rel=0.02)
+    assert cost.activations(method, 40, 16, replace(shape, checkpointing=True), dtype) < 0.7 * estimate
+
+
+def test_logits_are_kept_only_without_the_fused_loss() -> None:
+    method, length, vocabulary = METHODS["udlm"](), 16, 4096
+    fused = cost.activations(method, vocabulary, length, SHAPE, None)
+    whole = cost.activations(method, vocabulary, length, SHAPE, None, fused=False)
+    assert whole - fused > 4 * length * vocabulary
+
+
+def test_bytes_per_device_follow_the_definition() -> None:
+    weights = cost.Weights(1000, 100, 300, token=400, sample=50, moments=2000, tables=16)
+    whole = cost.memory(weights, 7.0, 11, 3, half=True)
+    assert vars(whole) == {
+        "weights": 4016, "copies": 900, "gradients": 4000, "optimizer": 8000, "average": 4000, "gathered": 0,
+        "activations": 21, "logits": 132,
+    }  # fmt: skip
+    split = cost.memory(weights, 7.0, 11, 3, shards=8)
+    assert (split.weights, split.gradients, split.optimizer) == (516, 500, 1000)
+    assert split.gathered == 4 * (700 + 2 * 100 + 700)
+    assert split.total == sum(vars(split).values())
+
+
+def test_a_recipe_is_costed_by_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "text-mini-udlm", "--devices", "1", "8", "--run.batch_size", "128", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens_per_step"] == 128 * 128
+    assert found["flop"] == found["flop_per_step"] * found["steps"]
+    one, eight = found["devices"]
+    assert one["days"] == pytest.approx(found["flop"] / (312e12 * 0.4) / 86_400)
+    assert eight["days"] == pytest.approx(one["days"] / 8)
+    assert eight["fsdp"]["bytes"]["optimizer"] == pytest.approx(one["ddp"]["bytes"]["optimizer"] / 8)
+    assert one["ddp"]["accumulate_to_fit"] == 1
+    assert main(["doctor", "text-mini-udlm", "--device-memory", "0.5", "--devices", "1"]) == 0
+    assert "accumulate to fit" in capsys.readouterr().out
+    assert "did you mean toy-udlm?" in complaint(capsys, "doctor", "toy-udl")
+    assert "name the recipe" in complaint(capsys, "doctor", "--run.steps", "3")
+    assert "--utilisation in (0, 1]" in complaint(capsys, "doctor", "toy-udlm", "--utilisation", "2")
