@@ -16,7 +16,10 @@ from simplax.suites.store import Store, read, started
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is printed: `rank` 1 is the best of its column, 2 the second; `spread` the values of the seeds."""
+    """A number as it is printed: `rank` 1 is the best of its column, 2 the second; `spread` the values of the seeds.
+
+    `digits` after the point are the column's if not given.
+    """
 
     value: float | None = None
     low: float | None = None
@@ -24,12 +27,13 @@ class Cell:
     num: int | None = None
     spread: tuple[float, ...] = ()
     rank: int = 0
+    digits: int | None = None
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row; `kind` is `model`, `published` or `reference`, `marks` are letters of footnotes, `state` says why it has no
-    numbers."""
+    """A row; `kind` is `model`, `published` or `reference`, `marks` are letters of footnotes, `state` says why
+    it has no numbers."""
 
     name: str
     title: str
@@ -73,7 +77,7 @@ def table(suite: Suite, store: Store) -> Table:
         lines.append(line)
         published = {} if suite.published is None else suite.published.rows.get(line.name, {})
         if published:
-            cells = {key: Cell(value) for key, value in published.items()}
+            cells = {key: Cell(value, digits=2) for key, value in published.items()}
             lines.append(Line(line.name, "published", "published", cells))
     lines += _references(suite, store)
     remarks = _remarks(suite, models)
