@@ -2,6 +2,7 @@
 # After that, set-up runs again only when pyproject.toml or constraints.txt change.
 #
 #   make demo        train 4x4 Sudoku from scratch, measure it, then watch the bundled model solve 9x9
+#   make serve       open the page that solves and shows, in a browser (SERVE_ARGS="--port 9000" to choose)
 #   make test        run the tests, in minutes         (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
 #   make test-all    also those that take longer than a few seconds each
 #   make test-training  also train each method for minutes to a stated quality
@@ -18,6 +19,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SERVE_ARGS ?=
 FAULT_ARGS ?=
 # Test processes. Each one keeps torch to a single thread, which suits small tensors and leaves the machine usable.
 WORKERS ?= 2
@@ -31,13 +33,16 @@ INSTALLED_MOLECULES := $(VENV)/.installed-molecules
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all test-training test-faults lint bench reference docs clean
+.PHONY: help demo serve test test-all test-training test-faults lint bench reference docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 demo: $(INSTALLED)
 	$(PY) -m simplax demo
+
+serve: $(INSTALLED)
+	$(PY) -m simplax serve --open $(SERVE_ARGS)
 
 test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not training and not slow" $(PYTEST_ARGS)
@@ -78,7 +83,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(PIP_INSTALL) --editable ".[dev,plot,sudoku,text]"
+	$(PIP_INSTALL) --editable ".[dev,plot,sudoku,text,serve]"
 	@touch $@
 
 $(INSTALLED_DOCS): $(INSTALLED)

@@ -1,54 +1,101 @@
-"""Pages in a real browser: pressing Play leads from noise to the answer."""
+"""Pages on disk in a real browser: they lead from noise to the answer, step by step, and beside one another."""
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simplax.viz.denoising import Episode, denoising_page
-from simplax.viz.player import player_page
+from browser import BROWSER, Page, browse
+from simplax.viz.denoising import Episode, denoising_run
+from simplax.viz.frontier import frontier_run
+from simplax.viz.player import write_player
 from sudoku_models import nine
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-_QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-_QUIET += ["--disable-component-update", "--disable-sync", "--disable-quic"]
+BOARD = "[...document.querySelectorAll('td')].map(cell => cell.textContent).join('')"
+TEXT = {
+    "kind": "texts",
+    "name": "<b>tiny</b>",
+    "words": ["hel", "x", "lo"],
+    "steps": [0, 5, 9],
+    "samples": [{"seed": 4, "given": [0], "end": 2, "frames": [[0, 1], [0, 0], [0, 2]]}],
+}
 
 
-def played(page: str, folder: Path) -> str:
-    """The document after Play was pressed and had time to end."""
-    path = folder / "page.html"
-    press = "<script>document.querySelector('button').click()</script>"
-    path.write_text(page.replace("</body>", press + "</body>"), encoding="utf-8")
-    command = [str(BROWSER), *_QUIET, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000"]
-    done = subprocess.run(
-        [*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    return done.stdout
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browse(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+        assert opened.errors == [] and all(url.startswith(("file:", "about:")) for url in opened.requests)
 
 
-def test_a_board_is_played_to_its_end(tmp_path: Path) -> None:
+def board_page(path: Path, steps: int = 2) -> tuple[Path, str, int]:
     (puzzle,), (solution,) = nine(1).puzzles, nine(1).solutions
     noise = np.where(puzzle == 0, 1, puzzle)
-    page = denoising_page([Episode(puzzle, np.stack([noise, noise, solution]), solution, "Puzzle 1")])
-    document = played(page, tmp_path)
-    assert "step 2 of 2" in document and "Puzzle 1" in document
-    shown = re.findall(r"<td[^>]*>(\d)</td>", document)
-    assert "".join(shown) == "".join(map(str, solution.tolist()))
-    classes = re.findall(r"<td[^>]*class=\"([^\"]*)\"", document)
-    assert sum("given" in one for one in classes) == (puzzle != 0).sum()
-    assert not any("wrong" in one or "conflict" in one for one in classes)
+    episode = Episode(puzzle, np.stack([*[noise] * steps, solution]), solution, "Puzzle 1")
+    write_player(path, "Denoising a Sudoku", [denoising_run([episode], "a run")])
+    return path, "".join(map(str, solution.tolist())), int((puzzle != 0).sum())
 
 
-def test_a_text_is_played_to_its_end(tmp_path: Path) -> None:
-    sample = {"seed": 4, "given": [0], "end": 2, "frames": [[0, 1], [0, 0], [0, 2]]}
-    data = {"name": "<b>tiny</b>", "words": ["hel", "x", "lo"], "steps": [0, 5, 9], "samples": [sample]}
-    document = played(player_page("Denoising a text", "trajectory", data), tmp_path)
-    assert "step 9 of 9" in document and "seed 4" in document and "&lt;b&gt;tiny&lt;/b&gt;: " in document
-    shown = re.findall(r'<span class="([a-z ]*)">(hel|x|lo)</span>', document)
-    assert shown == [("given settled", "hel"), ("changed settled", "lo")]
+def test_a_board_is_played_to_its_end(page: Page, tmp_path: Path) -> None:
+    path, solution, clues = board_page(tmp_path / "page.html")
+    page.open(path.as_uri())
+    assert page.run(BOARD) != solution and page.text(".state") == "step 0 of 2"
+    page.click(".play")
+    page.wait("document.querySelector('.state').textContent === 'step 2 of 2'")
+    assert page.run(BOARD) == solution and "Puzzle 1" in page.text("figcaption")
+    assert page.run("document.querySelectorAll('td.given').length") == clues
+    assert page.run("document.querySelectorAll('td.wrong, td.conflict').length") == 0
+    page.click("[aria-label='Step back']")
+    assert page.run(BOARD) != solution and page.text(".state") == "step 1 of 2"
+    page.press("Tab", "Tab", "Enter")  # from step back over play to step on
+    assert page.run(BOARD) == solution
+    page.set("[aria-label=speed]", "8")
+    page.set(".transport input", "0")
+    assert page.text(".state") == "step 0 of 2"
+
+
+def test_a_text_is_played_to_its_end(page: Page, tmp_path: Path) -> None:
+    page.open(write_player(tmp_path / "page.html", "Denoising a text", [TEXT]).as_uri())
+    page.set(".transport input", "2")
+    assert page.text(".state") == "step 9 of 9" and page.text("figcaption") == "seed 4"
+    assert page.text("h2") == "<b>tiny</b>"
+    shown = page.run("[...document.querySelectorAll('.text span')].map(s => [s.className, s.textContent])")
+    assert shown == [["given settled", "hel"], ["settled changed", "lo"]]
+
+
+def test_two_runs_side_by_side_keep_step(page: Page, tmp_path: Path) -> None:
+    """A page takes the runs of another one; both are at the same share of their frames."""
+    path, solution, _ = board_page(tmp_path / "one.html", steps=8)
+    other = write_player(tmp_path / "other.html", "Denoising a text", [TEXT])
+    page.open(path.as_uri())
+    page.set(".transport input", "8")
+    page.files("#other", other)
+    page.wait("document.querySelectorAll('#runs section').length === 2")
+    assert page.text(".text") == "hello" and page.run(BOARD) == solution
+    page.set(".transport input", "4")
+    assert page.text(".text") == "helhel" and page.text(".state") == "step 4 of 8"
+    (tmp_path / "no.html").write_text("nothing")
+    page.files("#other", tmp_path / "no.html")
+    page.wait("document.querySelector('#message').textContent.includes('no page')")
+
+
+def test_a_frontier_goes_through_its_temperatures(page: Page, tmp_path: Path) -> None:
+    def point(temperature: float, entropy: float, perplexity: float) -> dict[str, object]:
+        return {"temperature": temperature, "columns": {"entropy": entropy, "perplexity": perplexity}}
+
+    curves = {
+        ("ours", 8): [point(0.5, 3.0, 20.0), point(1.0, 5.0, 90.0)],
+        ("theirs", 8): [point(1.0, 4.5, 80.0)],
+    }
+    run = frontier_run(curves, point(1.0, 4.8, 40.0), setting="Tiny.", texts=["a", "b", "<c>"])
+    page.open(write_player(tmp_path / "page.html", "A frontier", [run]).as_uri())
+    rows = (
+        "[...document.querySelectorAll('.values tr')].slice(1).map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert page.run(rows) == [["ours", "8", "0.5", "3.000", "20.00", "a"]]
+    page.set(".transport input", "1")
+    assert [row[-1] for row in page.run(rows)] == ["b", "<c>"] and page.text(".state") == "temperature 1 of 1"

@@ -18,6 +18,7 @@ from simplax.cli import GROUPS, VERBS, main
 from simplax.cli.verbs.data import DATA
 from simplax.cli.verbs.evaluate import EVALUATIONS
 from simplax.cli.verbs.figure import FIGURES
+from simplax.cli.verbs.suite import COMMANDS as SUITE
 
 HELPS = [
     ["--help"],
@@ -25,6 +26,7 @@ HELPS = [
     *(["evaluate", "MODEL", name, "--help"] for name in EVALUATIONS),
     *(["data", name, "--help"] for name in DATA),
     *(["figure", name, "--help"] for name in FIGURES),
+    *(["suite", name, "--help"] for name in SUITE),
 ]
 
 
@@ -42,7 +44,7 @@ assert not [name for name in ("torch", "numpy", "matplotlib", "numba") if name i
         assert words in done.stdout
 
 
-CHOOSERS = [[verb, "--help"] for verb in ("evaluate", "data", "figure")]
+CHOOSERS = [[verb, "--help"] for verb in ("evaluate", "data", "figure", "suite")]
 LEAVES = [help for help in HELPS[1:] if help not in CHOOSERS]
 
 

@@ -214,7 +214,7 @@ def test_the_verb_writes_the_whole_study(
         ("udlm", 2), ("udlm", 4), ("ar", 24),
     ]  # fmt: skip
     assert len(found["result"]["points"]) == 9 and len(found["result"]["controls"]) == 8
-    for name in ("table.md", "texts.md", "frontier.png", "frontier.svg"):
+    for name in ("table.md", "texts.md", "frontier.png", "frontier.svg", "frontier.html"):
         assert (out / name).stat().st_size > 0
     assert "| human-half |" in (out / "table.md").read_text()
 

@@ -22,6 +22,7 @@ LAYERS = [
     "evaluate viz",
     "recipes",
     "suites",
+    "serve",
     "bench cli",
 ]
 RANK = {part: number for number, layer in enumerate(LAYERS) for part in layer.split()}

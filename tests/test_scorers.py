@@ -75,10 +75,9 @@ def test_ranks_are_strict_and_nats_are_right() -> None:
     assert ranks.tolist() == [2, 1]  # an equal score is not a higher one
 
 
-def test_batches_hold_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causal, "_TOKENS_PER_BATCH", 7)
+def test_batches_hold_everything() -> None:
     rows = [(1,) * n for n in (3, 9, 2, 0, 1, 5, 4)]
-    made = list(batches(rows))
+    made = list(batches(rows, 7))
     assert sorted(row for batch in made for row in batch) == sorted(row for row in rows if row)
     assert all(len(batch) == 1 or len(batch) * max(map(len, batch)) <= 7 for batch in made)
 
@@ -104,7 +103,7 @@ def alone(scorer: CausalScorer, text: str) -> tuple[list[float], list[int]]:
 def test_scores_do_not_depend_on_the_batch(
     scorer: CausalScorer, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    monkeypatch.setattr(causal, "_TOKENS_PER_BATCH", budget)
+    monkeypatch.setattr(causal, "_FEW_TOKENS", budget)
     told: list[int] = []
     scored = scorer.score(TEXTS, progress=told.append)
     for text, nll, ranks in zip(TEXTS, scored.nll, scored.ranks, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,17 +59,16 @@ def test_one_process_shares_with_nobody() -> None:
 
 
 # what the processes below do: name, words of the command
-COMMANDS: dict[str, list[str]] = {
-    "sample": "sample TEXT --num 7 --steps 3 --batch-size 2 --seed 3".split(),
-    "given": "sample SUDOKU --num 5 --given --batch-size 2".split(),
-    "likelihood": "evaluate TEXT likelihood --num 9 --draws 2 --batch-size 4".split(),
-    "sudoku": "evaluate SUDOKU sudoku --clues 6 0 --num 7 --batch-size 3 --steps 4 --out OUT/sudoku.json".split(),
-    "sweep": "sweep SUDOKU --clues 6 --eta 0.1 1 --steps 2 --num 5 --batch-size 2 --out OUT/sweep".split(),
-    "generative": "evaluate TEXT generative --num 6 --steps 2 --batch-size 2 --scorer SCORER --out OUT/g.json".split(),
-    "frontier": (
-        "frontier TEXT --num 6 --steps 2 --temperatures 0.8 1 --batch-size 2 --scorer SCORER --out OUT/frontier"
-    ).split(),
+COMMANDS = {
+    "sample": "sample TEXT --num 7 --steps 3 --batch-size 2 --seed 3",
+    "given": "sample SUDOKU --num 5 --given --batch-size 2",
+    "likelihood": "evaluate TEXT likelihood --num 9 --draws 2 --batch-size 4",
+    "sudoku": "evaluate SUDOKU sudoku --clues 6 0 --num 7 --batch-size 3 --steps 4 --out OUT/sudoku.json",
+    "sweep": "sweep SUDOKU --clues 6 --eta 0.1 1 --steps 2 --num 5 --batch-size 2 --out OUT/sweep",
+    "generative": "evaluate TEXT generative --num 6 --steps 2 --batch-size 2 --scorer SCORER --out OUT/g.json",
+    "frontier": "frontier TEXT --num 6 --steps 2 --temperatures 0.8 1 --batch-size 2 --scorer SCORER --out OUT/front",
 }
+FRONTIER = "frontier TEXT --num 6 --steps 2 3 --temperatures 0.8 0.9 1 --batch-size 2 --scorer SCORER --json"
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def results(models: dict[str, str], out: Path, processes: int) -> dict[str, Any]:
     names = {**models, "OUT": str(out)}
     words = {
-        name: [word.replace("OUT", names["OUT"]) if word.startswith("OUT") else names.get(word, word) for word in one]
+        name: [re.sub("^[A-Z]{3,}", lambda found: names[found[0]], word) for word in one.split()]
         for name, one in COMMANDS.items()
-    }  # fmt: skip
+    }
     out.mkdir()
     done = launch(processes, __file__, json.dumps(words), str(out))
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_several_processes_give_the_bits_of_one(
     files = {str(path.relative_to(out)) for path in out.rglob("*") if "stdout-" not in path.name}
     assert files == {str(path.relative_to(one[0])) for path in one[0].rglob("*")}
     for name in ("points", "samples"):  # one process finds everything done
-        assert sorted(os.listdir(out / "frontier" / name)) == sorted(os.listdir(one[0] / "frontier" / name))
+        assert sorted(os.listdir(out / "front" / name)) == sorted(os.listdir(one[0] / "front" / name))
 
 
 FAILS = """
@@ -165,15 +165,12 @@ def test_processes_fail_together_with_one_sentence(tmp_path: Path) -> None:
 
 
 def frontier_words(models: dict[str, str], out: Path) -> list[str]:
-    words = "frontier TEXT --num 6 --steps 2 3 --temperatures 0.8 0.9 1 --batch-size 2 --scorer SCORER --json".split()
-    return ["-m", "simplax", *(models.get(word, word) for word in words), "--out", str(out)]
+    return ["-m", "simplax", *(models.get(word, word) for word in FRONTIER.split()), "--out", str(out)]
 
 
 def start(models: dict[str, str], out: Path) -> subprocess.Popen[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, *frontier_words(models, out)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
+    command, env = [sys.executable, *frontier_words(models, out)], {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -189,7 +186,7 @@ def test_two_workers_share_a_frontier_and_one_is_killed(models: dict[str, str], 
     out, points = tmp_path / "shared", tmp_path / "shared" / "points"
     doomed = start(models, out)
     until(lambda: points.is_dir() and len(list(points.glob("*.json"))) >= 3)
-    until(lambda: any((out / "claims").iterdir()))
+    until(lambda: any((out / "claims").glob("[!.]*")))
     before = {path: path.read_bytes() for path in points.glob("*.json")}
     other = start(models, out)
     doomed.send_signal(signal.SIGKILL)
@@ -197,7 +194,7 @@ def test_two_workers_share_a_frontier_and_one_is_killed(models: dict[str, str], 
     printed, errors = other.communicate(timeout=200)
     assert other.returncode == 0, errors
     assert all(path.read_bytes() == content for path, content in before.items())  # never done again
-    assert len(list(points.glob("*.json"))) == 1 + 8 + 6 and not list((out / "claims").iterdir())
+    assert len(list(points.glob("*.json"))) == 1 + 8 + 6 and not list((out / "claims").glob("[!.]*"))
     alone = launch(1, *frontier_words(models, tmp_path / "alone"))
     assert without_times(json.loads(printed)) == without_times(json.loads(alone.stdout))
 
@@ -210,12 +207,8 @@ def test_two_workers_at_once_do_every_point_once(models: dict[str, str], tmp_pat
     assert [worker.returncode for worker in workers] == [0, 0], ends
     first, second = (without_times(json.loads(printed)) for printed, _ in ends)
     assert first == second
-    made = [
-        line.split("]")[1].split(": PPL")[0]
-        for _, errors in ends
-        for line in errors.splitlines()
-        if ": PPL" in line
-    ]
+    lines = [line for _, errors in ends for line in errors.splitlines() if ": PPL" in line]
+    made = [line.split("]")[1].split(": PPL")[0] for line in lines]
     assert len(made) == len(set(made)) == 1 + 8 + 6  # each says what it made
 
 

@@ -182,7 +182,7 @@ def test_pages_need_nothing_else(
     answer(capsys, "infill", name, "hel<gap:2> wor<gap:1>d", "--steps", "5", "--html", str(page))
     html = page.read_text(encoding="utf-8")
     assert not re.search(r"https?:|src=|@import|url\(", html)
-    data = json.loads(re.search(r"const data = (.*);\n", html).group(1).replace("\\u003c", "<"))  # type: ignore[union-attr]
+    ((data,),) = [json.loads(found) for found in re.findall(r'id="data">(.*?)</script>', html)]
     (sample,) = data["samples"]
     assert data["steps"] == [0, 1, 2, 3, 4, 5] and len(sample["frames"]) == 6
     assert sample["given"] == [0, 1, 2, 5, 6, 7, 8, 10] and sample["end"] == 11
@@ -190,18 +190,19 @@ def test_pages_need_nothing_else(
         assert "".join(data["words"][i] for i in frame[:3]) == "hel"
     first = "".join(data["words"][i] for i in sample["frames"][0][:11])
     assert ("░" in first) == (method == "mdlm")
-    assert html.count("<script>") == 1
+    assert html.count("<script>") == 1 and data["kind"] == "texts"
 
 
 def test_a_text_that_closes_the_script_does_not(folder: Path) -> None:
-    from simplax.viz.trajectory import trajectory_page
+    from simplax.viz.player import player_page
+    from simplax.viz.trajectory import trajectory_run
 
     loaded = from_pretrained(folder / "plain-simplax")
     drawn = loaded.sample(1, seeds=0, trajectory=True)
     object.__setattr__(loaded.tokenizer, "alphabet", "</script>" + loaded.tokenizer.alphabet[9:])  # type: ignore[union-attr]
-    assert trajectory_page(loaded, drawn).count("</script>") == 1
+    assert player_page("Texts", [trajectory_run(loaded, drawn)]).count("</script>") == 2
     with pytest.raises(ValueError, match="trajectory=True"):
-        trajectory_page(loaded, loaded.sample(1, seeds=0))
+        trajectory_run(loaded, loaded.sample(1, seeds=0))
 
 
 def test_the_bundled_model_writes_and_fills_in(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,6 +150,60 @@ def test_data_sets_of_the_hub_are_read_in_slices(monkeypatch: pytest.MonkeyPatch
         open_source("hub:owner/name", Reading(columns=("body",))).count()
 
 
+def test_openwebtext_is_pinned_and_goes_on_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the hub are here a Parquet file of our own; the first attempt is interrupted in the middle."""
+    pytest.importorskip("pyarrow", reason="needs the hub extra")
+    import pyarrow
+    from pyarrow import parquet
+
+    from simplax.data.text import Options, prepare
+
+    documents = [f"document {number} of the web" for number in range(5000)]
+    parquet.write_table(pyarrow.table({"text": documents}), tmp_path / "train.parquet")
+    asked: list[str] = []
+    reads: list[int] = []
+
+    class Rows:
+        column_names = ("text",)
+
+        def __init__(self) -> None:
+            self.table = parquet.read_table(tmp_path / "train.parquet")
+
+        def __len__(self) -> int:
+            return int(self.table.num_rows)
+
+        def __getitem__(self, rows: slice) -> dict[str, list[str]]:
+            reads.append(rows.start)
+            if len(asked) == 1 and len(reads) > 6:
+                raise KeyboardInterrupt
+            return {"text": self.table.slice(rows.start, rows.stop - rows.start)["text"].to_pylist()}
+
+    def load_dataset(kind: str, data_files: str, split: str) -> Rows:
+        assert (kind, split) == ("parquet", "train")
+        asked.append(data_files)
+        return Rows()
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr("simplax.data.text.chunks.CHUNK", 4096)
+    options = Options("openwebtext", tokenizer="characters", length=64)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(options, tmp_path / "cut", workers=1)
+    assert any((tmp_path / "cut").iterdir())  # what was done so far
+    prepare(options, tmp_path / "cut", workers=1)
+    whole = prepare(options, tmp_path / "whole", workers=1)
+    whole.verify()
+    commit = "7577b918bd30b25df0b88bb718dc8a6c80cb619b"
+    assert set(asked) == {f"hf://datasets/Skylion007/openwebtext@{commit}/data/*.parquet"}
+    assert whole.manifest["sources"][0][0]["revision"] == commit
+    names = sorted(path.name for path in (tmp_path / "whole").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "cut").iterdir())
+    for name in names:
+        if name != "manifest.json":
+            assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_bad_bytes_are_named_or_replaced(tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
     path.write_bytes(b"good \xff bad")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,29 +18,38 @@ class Batch:
 
     `tokens` (batch, length) ids. `given` marks clamped positions, which are never noised and never scored: prompts,
     clues, the known part of an infilling problem are all the same thing. `scored` marks positions whose loss counts.
-    `attend` is False on padding, or `None` when there is none.
+    `attend` is False on padding, or `None` when there is none. `labels` (batch, labels) describe whole sequences: the
+    place of a class, or a standardised number, and not a number where there is none.
     """
 
     tokens: Tensor
     given: Tensor
     scored: Tensor
     attend: Tensor | None = None
+    labels: Tensor | None = None
 
     @staticmethod
-    def of(tokens: Tensor, given: Tensor | None = None, attend: Tensor | None = None) -> Batch:
+    def of(
+        tokens: Tensor,
+        given: Tensor | None = None,
+        attend: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Batch:
         """All positions scored but the given and the padded ones."""
         given = torch.zeros_like(tokens, dtype=torch.bool) if given is None else given
         scored = ~given if attend is None else ~given & attend
-        return Batch(tokens, given, scored, attend)
+        return Batch(tokens, given, scored, attend, labels)
 
     def to(self, device: torch.device | str) -> Batch:
-        attend = None if self.attend is None else self.attend.to(device)
-        return Batch(self.tokens.to(device), self.given.to(device), self.scored.to(device), attend)
+        return self._each(lambda tensor: tensor.to(device))
 
     def rows(self, rows: Tensor) -> Batch:
         """Some of the sequences."""
-        attend = None if self.attend is None else self.attend[rows]
-        return Batch(self.tokens[rows], self.given[rows], self.scored[rows], attend)
+        return self._each(lambda tensor: tensor[rows])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        attend, labels = (None if part is None else change(part) for part in (self.attend, self.labels))
+        return Batch(change(self.tokens), change(self.given), change(self.scored), attend, labels)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "measure a model"),
     "frontier": ("frontier", "perplexity against entropy over temperatures, several models"),
     "suite": ("suite", "train and measure many methods alike, and print the table"),
+    "rerun": ("rerun", "repeat one result and say whether it is the same"),
     "compare": ("compare", "print results side by side and mark settings that differ"),
     "solve": ("solve", "fill in Sudoku boards with a model"),
+    "serve": ("serve", "serve models over HTTP, with a page to watch them"),
     "sweep": ("sweep", "accuracy against the sampler's concentration"),
     "figure": ("figure", "draw one puzzle as several models fill it in"),
     "import": ("import_", "make a model of MDLM, UDLM or Duo one of ours"),
@@ -37,10 +39,10 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 # how `simplax` alone lists them; a verb that is in no group is listed after them
 GROUPS: dict[str, str] = {
-    "Start here": "demo solve doctor",
+    "Start here": "demo solve serve doctor",
     "Train": "recipes methods data train plot",
     "Use a model": "sample infill samplers export",
-    "Measure and compare": "evaluate frontier suite compare sweep figure bench",
+    "Measure and compare": "evaluate frontier suite rerun compare sweep figure bench",
 }
 # verbs whose work is divided among the processes that torchrun starts
 TOGETHER = frozenset({"sample", "infill", "solve", "evaluate", "frontier", "sweep"})

@@ -51,6 +51,8 @@ MEANINGS: dict[str, str] = {
     "given_embedding": "show the network which positions are clamped",
     "carry": "what the network reads of its previous call: its probabilities, or the last hidden state",
     "relations": "pairs of positions that attention may learn to prefer, such as sudoku9",
+    "Architecture.labels": "classes of each label that the network reads, 0 for a number; as in the data",
+    "label_dropout": "share of training sequences whose labels are hidden, for guidance and for sampling without",
     "checkpointing": "recompute each block in the backward pass: slower, less memory",
     # training
     "Run.steps": "optimizer steps",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from simplax.pretrained.model import Model
+    from simplax.pretrained.numerics import Dtype
 
 BUNDLED = "sudoku"
 
@@ -41,7 +42,9 @@ def read_puzzles(arguments: Sequence[str], several: bool = False) -> list[Puzzle
     return puzzles
 
 
-def load_solver(model: str, weights: Weights = "auto", device: str = "auto") -> Model:
+def load_solver(
+    model: str, weights: Weights = "auto", device: str = "auto", dtype: Dtype = "float32"
+) -> Model:
     """The Sudoku model of that name or path."""
     from simplax.evaluate.answers import sudoku_task
     from simplax.pretrained.model import bundled, from_pretrained
@@ -50,7 +53,7 @@ def load_solver(model: str, weights: Weights = "auto", device: str = "auto") -> 
         raise UserError(
             "this installation has no bundled Sudoku model: name a run or an exported model with --model."
         )
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype)
     sudoku_task(loaded)
     return loaded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -39,7 +39,13 @@ StopAfter = Annotated[
 ]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
-BatchSize = Annotated[int, tyro.conf.arg(help="changes speed only")]
+Dtype = Annotated[
+    Literal["float32", "tf32", "bfloat16", "auto"],
+    tyro.conf.arg(help="of the network; auto: bfloat16 on a GPU that has it. Draws are float64 in any case"),
+]
+BatchSize = Annotated[
+    int | Literal["auto"], tyro.conf.arg(metavar="N|auto", help="changes speed only; auto goes by memory")
+]
 
 
 # options of their own for settings that samplers share: the two ways to say one thing are not mixed
@@ -98,6 +104,38 @@ SamplerName = Annotated[
     ),
 ]
 OWN = SamplerChoice()
+
+
+LabelValues = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(
+        name="label",
+        metavar="NAME=VALUE",
+        help="what sequences should be like; once for each label of the data",
+    ),
+]
+Guidance = Annotated[
+    float | None,
+    tyro.conf.arg(
+        metavar="GAMMA",
+        help="how strongly --label counts: 1 as trained, over 1 more than that, at two network calls per step",
+    ),
+]
+
+
+def read_labels(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """The labels that were typed, if any."""
+    from simplax.errors import UserError
+
+    pairs = [text.partition("=") for text in texts]
+    for name, sign, _ in pairs:
+        if not sign or not name:
+            raise UserError(f"--label takes NAME=VALUE, not {name!r}.")
+    named = {name: value for name, _, value in pairs}
+    if len(named) < len(pairs):
+        raise UserError("every label is given once: leave out the repetition of --label.")
+    return named or None
 
 
 def read_eta(text: str | None) -> float | Concentration | None:

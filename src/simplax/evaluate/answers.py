@@ -114,6 +114,7 @@ def answer(
     trajectory: bool = False,
     score: bool = False,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
 
@@ -121,7 +122,7 @@ def answer(
     change any more, `score` asks for the model's own score of each answer.
 
     What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
-    after every batch.
+    after every batch, `watch` with the number of steps that a batch has made and its tokens.
     """
     task = sudoku_task(model)
     if puzzles.ndim != 2 or not len(puzzles) or puzzles.shape[1] != task.size**2:
@@ -151,6 +152,7 @@ def answer(
             trajectory=trajectory,
             stop=stop,
             score=score,
+            watch=watch,
         )
         finished += len(rows)
         tell(finished)

@@ -24,6 +24,8 @@ from simplax.functional.distributions import simplex_marginal as simplex_margina
 from simplax.functional.duo import duo_alpha as duo_alpha
 from simplax.functional.duo import duo_alpha_derivative as duo_alpha_derivative
 from simplax.functional.duo import duo_gamma_range as duo_gamma_range
+from simplax.functional.guidance import classifier_based as classifier_based
+from simplax.functional.guidance import classifier_free as classifier_free
 from simplax.functional.masked import absorbing_posterior as absorbing_posterior
 from simplax.functional.masked import masked_rate as masked_rate
 from simplax.functional.masked import subs_log_probs as subs_log_probs

@@ -60,7 +60,8 @@ def create_json(path: Path, value: Any) -> bool:
     """Make a file, whole, unless there is one: then nothing happens."""
     temporary = _unique(path)
     try:
-        write_json(temporary, value)
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        sync(temporary)
         try:
             os.link(temporary, path)
         except FileExistsError:

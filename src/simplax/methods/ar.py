@@ -56,7 +56,7 @@ class AR(Method, HasLikelihood):
         first = int(self.bos_in_data)
         read, attend = self._read(batch, network.categories)
         # a causal network has no use for the mask of given positions
-        plain = Batch(read, torch.zeros_like(read, dtype=torch.bool), batch.scored, attend)
+        plain = Batch(read, torch.zeros_like(read, dtype=torch.bool), batch.scored, attend, batch.labels)
         prediction = network(read, None, plain)
         value = cross_entropy(prediction, batch.tokens[:, first:], batch.scored[:, first:])
         if not first:

@@ -64,6 +64,7 @@ def nll(
     *,
     given: Tensor | None = None,
     attend: Tensor | None = None,
+    labels: Tensor | None = None,
     draws: int = 8,
     seed: int = 0,
     batch_size: int = 256,
@@ -73,6 +74,7 @@ def nll(
     """Each draw gives every sequence its own time, stratified over the whole set, and noise of its own.
 
     Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
+    `labels` (batch, labels) as in `Batch` give the likelihood under them, without them that of no label.
     A network with a carry makes its own first call on every state, or none with `carry=False`: both are bounds.
     `progress` is called with the number of draws of single sequences done.
     """
@@ -83,7 +85,7 @@ def nll(
     if not 0 <= seed < 2**62:
         raise UserError(f"the seed must lie between 0 and 2^62 - 1, got {seed}.")
     draws = 1 if method.exact_likelihood else draws
-    whole = Batch.of(tokens, given, attend)
+    whole = Batch.of(tokens, given, attend, labels)
     device = next(denoiser.parameters(), torch.empty(0)).device
     times = [stratified(len(tokens), seed, draw) for draw in range(draws)]
     batches = torch.arange(len(tokens)).split(batch_size)

@@ -163,7 +163,7 @@ class UniformMethod(Method, HasLikelihood, abc.ABC):
         if not network.carry.hidden:
             raise ValueError("rollout needs a network with a carry: set architecture.carry to hidden")
         count, x = self.rollout, batch.tokens
-        keywords: dict[str, Any] = {"given": batch.given, "attend": batch.attend}
+        keywords: dict[str, Any] = {"given": batch.given, "attend": batch.attend, "labels": batch.labels}
         total, carried = torch.zeros_like(x, dtype=torch.float32), None
         z, before = x, None
         for number in range(count):

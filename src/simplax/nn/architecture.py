@@ -18,7 +18,9 @@ class Architecture:
     (FLM's published networks have 50). `given_embedding` marks for the network which positions
     are clamped. `carry` is what one call hands to the next: `none`, the predicted `probabilities`, or the `hidden`
     state of the last block (`simplax.nn.carry`). `relations` names an entry of
-    `RELATIONS`: pairs of positions that attention may learn to prefer. `checkpointing` recomputes each block
+    `RELATIONS`: pairs of positions that attention may learn to prefer. `labels` are what the network reads about a
+    whole sequence: the number of classes of each, 0 for a number; training hides them from a share `label_dropout` of
+    the sequences, so that the network also knows what to do without. `checkpointing` recomputes each block
     in the backward pass, trading time for memory. Every option but the caps starts as an exact no-op: none of
     those changes the network at initialisation.
     """
@@ -34,6 +36,8 @@ class Architecture:
     given_embedding: bool = False
     carry: Literal["none", "probabilities", "hidden"] = "none"
     relations: str | None = None
+    labels: tuple[int, ...] = ()
+    label_dropout: float = 0.1
     checkpointing: bool = False
 
     def __post_init__(self) -> None:
@@ -46,6 +50,10 @@ class Architecture:
             )
         if not 0.0 <= self.dropout < 1.0:
             raise UserError(f"dropout must lie in [0, 1), not {self.dropout}.")
+        if not 0.0 <= self.label_dropout < 1.0:
+            raise UserError(f"label_dropout must lie in [0, 1), not {self.label_dropout}.")
+        if any(size < 0 for size in self.labels):
+            raise UserError("labels are numbers of classes, or 0 for a number: none of them is negative.")
         for name in ("soft_cap", "attention_cap"):
             cap = getattr(self, name)
             if cap is not None and cap <= 0.0:

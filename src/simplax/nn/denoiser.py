@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from simplax.nn.architecture import Architecture
 from simplax.nn.attention import Cache, Rotary, visible
 from simplax.nn.inputs import CarryNorm, GivenEmbedding, State, TokenEmbedding, VectorProjection
+from simplax.nn.labels import LabelEmbedding
 from simplax.nn.relations import RelationBias
 from simplax.nn.transformer import Block, OutputLayer, Shared, SigmaMap, zero_linear
 
@@ -79,6 +80,8 @@ class Denoiser(nn.Module):
         )
         self.carry_norm = CarryNorm(a.width) if a.carry == "hidden" else None
         self.relation_bias = RelationBias(a.relations, length, a.depth, a.heads) if a.relations else None
+        # without a conditioning vector, what the labels say is added to every token
+        self.label_embed = LabelEmbedding(a.labels, cond_dim or a.width) if a.labels else None
 
     @property
     def head(self) -> nn.Linear:
@@ -89,6 +92,11 @@ class Denoiser(nn.Module):
     def carry(self) -> str:
         """What a call hands to the next."""
         return self.architecture.carry
+
+    @property
+    def label_dropout(self) -> float:
+        """The share of training sequences whose labels are hidden."""
+        return self.architecture.label_dropout
 
     @property
     def block_passes(self) -> int:
@@ -104,6 +112,7 @@ class Denoiser(nn.Module):
         attend: Tensor | None = None,
         self_condition: State | None = None,
         carry: Tensor | None = None,
+        labels: Tensor | None = None,
         cache: Cache | None = None,
         project: bool = True,
         last_only: bool = False,
@@ -114,7 +123,7 @@ class Denoiser(nn.Module):
         A fused loss requests the features here, so that it goes through whatever is wrapped around the call.
         `last_only` leaves out all positions but the last; `give_carry` returns (result, hidden state) instead.
         """
-        h, cond = self._trunk(z, t, given, attend, self_condition, carry, cache)
+        h, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache)
         with self._precision(self.autocast):
             features = self.output_layer(h[:, -1:] if last_only else h, cond)
         result = self.logits(features) if project else features
@@ -129,6 +138,7 @@ class Denoiser(nn.Module):
         attend: Tensor | None = None,
         self_condition: State | None = None,
         carry: Tensor | None = None,
+        labels: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
         """Hidden states (b, l, width), float32, after the final norm and modulation.
@@ -136,10 +146,11 @@ class Denoiser(nn.Module):
         `z` ids (b, l), atoms, a dense simplex state (b, l, k), or vectors. `t` (b,) in [0, 1]. `given` (b, l)
         marks clamped positions (read only by networks with a given embedding), `attend` (b, l) is False on
         padding, `self_condition` is the previous prediction in any form that `z` may take, `carry` the previous
-        call's hidden state (each None at the first step), and with a `cache` the state holds only the tokens that
+        call's hidden state (each None at the first step), `labels` (b, labels) describe sequences (read only by
+        networks that were built with labels), and with a `cache` the state holds only the tokens that
         follow those already read.
         """
-        h, cond = self._trunk(z, t, given, attend, self_condition, carry, cache)
+        h, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache)
         with self._precision(self.autocast):
             return self.output_layer(h, cond)
 
@@ -151,12 +162,16 @@ class Denoiser(nn.Module):
         attend: Tensor | None,
         self_condition: State | None,
         carry: Tensor | None,
+        labels: Tensor | None,
         cache: Cache | None,
     ) -> tuple[Tensor, Tensor | None]:
         """The hidden state after the last block, and the conditioning vector."""
         with self._precision(None):
             h = self._embed(z, given, self_condition, carry)
             cond = None if self.sigma_map is None else self.sigma_map(self._sigma(t, h.device))
+            if self.label_embed is not None:
+                described = self.label_embed(labels, h.device)
+                h, cond = (h + described.unsqueeze(1), None) if cond is None else (h, cond + described)
         start = 0 if cache is None else cache.length
         stop = start + h.shape[1]
         self._check(stop, attend, cache)

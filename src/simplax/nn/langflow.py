@@ -81,11 +81,12 @@ class EmbeddingDenoiser(VectorDenoiser):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         self_condition: Tensor | None = None,
+        labels: Tensor | None = None,
         skip: float = 1.0,
     ) -> Tensor:
         z = z.to(self.table.dtype)
         previous = torch.zeros_like(z) if self_condition is None else self_condition.to(z.dtype)
         mixed = z + self.mixer(torch.cat([z, previous], -1))
-        logits = self.trunk(mixed, self.level(t), given=given, attend=attend)
+        logits = self.trunk(mixed, self.level(t), given=given, attend=attend, labels=labels)
         factor = (skip * langflow_skip(self.gamma(t))).to(z.dtype)
         return logits + factor.reshape(-1, 1, 1) * (z @ self.rows().T)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from simplax.nn.carry import Carry, carry_of
 from simplax.nn.denoiser import Denoiser
 from simplax.nn.foreign import attribute, call, unwrapped
-from simplax.processes.prediction import Prediction, Projection
+from simplax.processes.prediction import GuidedPrediction, Prediction, Projection
 from simplax.typing import Batch, StepContext
 
 LogitTransform = Callable[[Tensor], Tensor]
@@ -86,7 +86,7 @@ class Network:
         gradient: in training for a random `share` of the samples (the carry's own if not given), for all of them where
         something is measured. Without a `context` nobody makes a first call: the carry is empty.
         """
-        keywords = {"given": batch.given, "attend": batch.attend, **keywords}
+        keywords = {"given": batch.given, "attend": batch.attend, "labels": batch.labels, **keywords}
         carried = None if context is None else self._first_call(state, t, context, share, keywords)
         return self.predict(state, t, carried, fuse=True, raw_only=True, **keywords)[0]
 
@@ -194,9 +194,10 @@ class Network:
 class Chain(Network):
     """A network along a chain of sampling steps: it keeps each sequence's carry from call to call.
 
-    `given` and `attend` are those of the whole batch; `transform` is applied to the logits of every call. `spent`
-    counts the calls of each sequence. A `watched` chain keeps the `latest` prediction, and the same as the network said
-    it, before the transform.
+    `given`, `attend` and `labels` are those of the whole batch; `transform` is applied to the logits of every call.
+    With a strength `guided_by` every sequence is read twice, with its labels and without, each reading with a carry of
+    its own, and the predictions are guided ones. `spent` counts the calls of each sequence. A `watched` chain keeps the
+    `latest` prediction, and the same as the network said it, before the transform.
     """
 
     def __init__(
@@ -207,17 +208,25 @@ class Chain(Network):
         given: Tensor | None = None,
         attend: Tensor | None = None,
         batch: int = 0,
+        labels: Tensor | None = None,
+        guided_by: float | None = None,
         watched: bool = False,
     ) -> None:
         super().__init__(denoiser, size)
-        self.batch = batch
+        self.strength = guided_by
+        self.copies = 1 if guided_by is None else 2
+        self.batch = batch * self.copies
         self.spent = torch.zeros(batch, dtype=torch.long)
         self.watched = watched
         self.latest: Prediction | None = None
         self.latest_raw: Prediction | None = None
         self._places = torch.arange(batch)
         self.transform = transform or (lambda logits: logits)
-        self.given, self.attend = given, attend
+        self.known = {"given": given, "attend": attend, "labels": labels}
+        if guided_by is not None:
+            assert labels is not None
+            self.known = {name: None if v is None else torch.cat([v, v]) for name, v in self.known.items()}
+            self.known["labels"] = torch.cat([labels, torch.full_like(labels, torch.nan)])
         self.carried: Tensor | None = None
 
     def read(
@@ -233,8 +242,48 @@ class Chain(Network):
 
         Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
         """
+        self._spend(rows, busy)
+        prediction = self._guided(state, t, rows, busy, keywords)
+        if self.watched:
+            self.latest = prediction
+        return prediction
+
+    def _guided(
+        self, state: Any, t: Tensor, rows: Tensor | None, busy: Tensor | None, keywords: dict[str, Any]
+    ) -> Prediction:
+        if self.strength is None:
+            return self._read(state, t, rows, busy, keywords)
         count = _batch_of(state)
-        known = {"given": self.given, "attend": self.attend}
+        both = torch.arange(count, device=_device_of(state)).repeat(2)
+        prediction = self._read(
+            _rows_of(state, both),
+            t[both.to(t.device)] if t.dim() else t,
+            None if rows is None else torch.cat([rows, rows + self.batch // 2]),
+            None if busy is None else busy.repeat(2),
+            keywords,
+        )
+        labelled, unlabelled = prediction.logits.split(count)
+        if self.latest_raw is not None:
+            self.latest_raw = Prediction(self.latest_raw.logits[:count])
+        return GuidedPrediction(Prediction(labelled), Prediction(unlabelled), self.strength)
+
+    @property
+    def given(self) -> Tensor | None:
+        """Which positions of each sequence are clamped."""
+        given = self.known["given"]
+        return None if given is None else given[: self.batch // self.copies]
+
+    @property
+    def attend(self) -> Tensor | None:
+        """Which positions of each sequence are no padding."""
+        attend = self.known["attend"]
+        return None if attend is None else attend[: self.batch // self.copies]
+
+    def _read(
+        self, state: Any, t: Tensor, rows: Tensor | None, busy: Tensor | None, keywords: dict[str, Any]
+    ) -> Prediction:
+        count = _batch_of(state)
+        known = self.known
         if rows is not None:
             known = {name: None if value is None else value[rows] for name, value in known.items()}
         carried = self.carried if rows is None or self.carried is None else self.carried[rows]
@@ -243,8 +292,7 @@ class Chain(Network):
         raw, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
         prediction = Prediction(self.transform(raw.logits))
         if self.watched:
-            self.latest, self.latest_raw = prediction, raw
-        self._spend(rows, busy)
+            self.latest_raw = raw
         if tempered:
             fresh = self.carry.after(prediction.logits, None, self.inner)
         if fresh is not None:
@@ -253,20 +301,21 @@ class Chain(Network):
 
     def select(self, rows: Tensor) -> None:
         """Go on with these sequences only."""
-        self.batch, self._places = len(rows), self._places[rows.cpu()]
-        self.given = None if self.given is None else self.given[rows]
-        self.attend = None if self.attend is None else self.attend[rows]
-        self.carried = None if self.carried is None else self.carried[rows]
+        before = self.batch // self.copies
+        both = torch.cat([rows + before * copy for copy in range(self.copies)])
+        self.batch, self._places = len(both), self._places[rows.cpu()]
+        self.known = {name: None if value is None else value[both] for name, value in self.known.items()}
+        self.carried = None if self.carried is None else self.carried[both]
 
     def _spend(self, rows: Tensor | None, busy: Tensor | None) -> None:
         if not self.batch:  # nobody said how many sequences there are
             return
         if busy is not None:
-            self.spent = self.spent.to(busy.device) + busy
+            self.spent = self.spent.to(busy.device) + self.copies * busy
         elif rows is not None:
-            self.spent[self._places[rows]] += 1
+            self.spent[self._places[rows]] += self.copies
         else:
-            self.spent[self._places] += 1
+            self.spent[self._places] += self.copies
 
     def _keep(self, fresh: Tensor, rows: Tensor | None, busy: Tensor | None) -> None:
         if busy is not None:

@@ -84,6 +84,11 @@ class VectorDenoiser(nn.Module, abc.ABC):
         return self.architecture.carry
 
     @property
+    def label_dropout(self) -> float:
+        """The share of training sequences whose labels are hidden."""
+        return self.architecture.label_dropout
+
+    @property
     def block_passes(self) -> int:
         return self.trunk.block_passes
 
@@ -113,6 +118,7 @@ class VectorDenoiser(nn.Module, abc.ABC):
         attend: Tensor | None = None,
         self_condition: Tensor | None = None,
         carry: Tensor | None = None,
+        labels: Tensor | None = None,
         project: bool = True,
         give_carry: bool = False,
     ) -> Any:
@@ -125,6 +131,7 @@ class VectorDenoiser(nn.Module, abc.ABC):
             attend=attend,
             self_condition=previous,
             carry=carry,
+            labels=labels,
             project=project,
             give_carry=give_carry,
         )

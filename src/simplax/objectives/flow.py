@@ -65,7 +65,7 @@ def flow_nll(network: Network, batch: Batch, keys: Keys, num_steps: int) -> Loss
         clean,
         clamped,
         torch.where(clamped, 0.0, signs),
-        {"given": batch.given, "attend": batch.attend},
+        {"given": batch.given, "attend": batch.attend, "labels": batch.labels},
     )
     times = torch.linspace(
         LANGFLOW_TAIL, 1 - LANGFLOW_TAIL, num_steps + 1, dtype=torch.float64, device=clean.device

@@ -26,6 +26,7 @@ def manifest(
         "model": model.describe(),
         "device": str(model.device),
         "dtype": {"network": model.dtype, "noise": "float64"},
+        **({"compiled": True} if model.numerics.compiled else {}),
         **sampling,
         "seeds": _compact(seeds),
         **facts,

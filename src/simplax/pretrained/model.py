@@ -6,7 +6,7 @@ Weights are read from safetensors only; nothing is ever unpickled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -25,6 +25,7 @@ from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
 from simplax.pretrained import adapters, hub
+from simplax.pretrained.numerics import Dtype, Numerics, prepare
 from simplax.pretrained.stored import (
     ADAPTER,
     CONFIG,
@@ -39,6 +40,7 @@ from simplax.pretrained.stored import (
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
 from simplax.samplers.batches import in_order, join, seeds_for
+from simplax.samplers.guidance import Guide
 from simplax.samplers.loop import sample
 from simplax.samplers.stopping import Settled
 from simplax.samplers.transfer import moved
@@ -62,6 +64,7 @@ class Model:
     config: RunConfig
     origin: dict[str, Any] = field(default_factory=dict)
     home: Path | None = None
+    numerics: Numerics = field(default_factory=Numerics)
 
     @property
     def method(self) -> Method:
@@ -73,6 +76,8 @@ class Model:
 
     @property
     def dtype(self) -> str:
+        if self.numerics.tf32:
+            return "tf32"
         return str(getattr(self.denoiser, "autocast", None) or torch.float32).removeprefix("torch.")
 
     @cached_property
@@ -133,20 +138,26 @@ class Model:
         time_power: float | None = None,
         sampler: Sampler[Any] | None = None,
         lengths: Sequence[int] | Tensor | int | None = None,
+        labels: Mapping[str, Any] | None = None,
+        guidance: float | Guide | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
         stop: Settled | None = None,
         score: bool = False,
         progress: Callable[[int], None] | None = None,
+        watch: Callable[[int, Tensor], None] | None = None,
     ) -> Samples:
         """Draw `num` sequences; what is not said is the model's default.
 
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `stop` ends sequences
-        that do not change any more, `score` asks for the model's own score of its answers. `progress` is called with
-        the number of sequences done, those in progress counted by their share of steps.
+        sample's length from those of the training data by its seed, unless `lengths` gives them. `labels` names what
+        the samples should be like, `{"ring": "yes"}`, one value for all or one each, and `guidance` (`ClassifierFree`,
+        a number for short, or `ByClassifier`) says how strongly they are pulled there. `progress` is called with the
+        number of sequences done, those in progress counted by their share of steps; `watch` with the number of steps
+        that a batch has made and its tokens. `stop` ends sequences that do not change any more, `score` asks for the
+        model's own score of its answers.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -160,6 +171,7 @@ class Model:
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
         attend = self._attend(lengths, numbers)
+        described = self._labels(labels, num)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
         samplers = {
             conditional: sampler or self.sampler(eta, time_power=time_power, conditional=conditional)
@@ -191,17 +203,21 @@ class Model:
                 tokens=None if tokens is None else tokens[rows].to(self.device),
                 given=None if given is None else given[rows].to(self.device),
                 attend=None if attend is None else attend[rows].to(self.device),
+                labels=None if described is None else described[rows].to(self.device),
+                guidance=guidance,
                 temperature=defaults.temperature if temperature is None else temperature,
                 top_p=defaults.top_p if top_p is None else top_p,
                 trajectory=trajectory,
                 stop=stop,
                 score=score,
                 progress=None if tell is None else _share(tell, finished, len(rows)),
+                watch=watch,
             )
             finished += len(rows)
             return drawn if processes.size == 1 else moved(drawn, "cpu")
 
-        parts = processes.map(draw, len(batches))
+        with self.numerics.applied():
+            parts = processes.map(draw, len(batches))
         whole = in_order(join(parts), torch.cat([rows for _, rows in batches]))
         return whole if processes.size == 1 else moved(whole, self.device)
 
@@ -228,12 +244,25 @@ class Model:
             )
         return attend_to(chosen, self.config.task.length)
 
+    def _labels(self, labels: Mapping[str, Any] | Tensor | None, number: int) -> Tensor | None:
+        """(number, labels) as the network reads them."""
+        if labels is None or isinstance(labels, Tensor):
+            return labels
+        if not self.config.architecture.labels:
+            raise UserError(
+                f"{self.config.name} reads no labels: leave them out, or train it on data that has some."
+            )
+        from simplax.data.text.labels import chosen
+
+        return chosen(self.config.task.described_by(), labels, number)
+
     def nll(
         self,
         tokens: Tensor,
         *,
         given: Tensor | None = None,
         attend: Tensor | None = None,
+        labels: Mapping[str, Any] | Tensor | None = None,
         draws: int = 8,
         seed: int = 0,
         batch_size: int = 256,
@@ -242,20 +271,23 @@ class Model:
     ) -> Likelihood:
         """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound.
 
+        `labels` are named as in `sample`, or a tensor of a task's own `Batch`; without them it is that of no label.
         With `carry=False` a network that carries something from call to call is scored without: a bound as well.
         """
-        return likelihood.nll(
-            self.method,
-            self.denoiser.eval(),
-            tokens,
-            given=given,
-            attend=attend,
-            draws=draws,
-            seed=seed,
-            batch_size=batch_size,
-            carry=carry,
-            progress=progress,
-        )
+        with self.numerics.applied():
+            return likelihood.nll(
+                self.method,
+                self.denoiser.eval(),
+                tokens,
+                given=given,
+                attend=attend,
+                labels=self._labels(labels, len(tokens)),
+                draws=draws,
+                seed=seed,
+                batch_size=batch_size,
+                carry=carry,
+                progress=progress,
+            )
 
     def push_to_hub(self, name: str, *, private: bool = False, licence: str | None = None) -> str:
         """Put the model on the Hugging Face hub as `org/name`, with a card; where it is to be seen."""
@@ -293,6 +325,8 @@ def from_pretrained(
     device: str = "auto",
     revision: str | None = None,
     base: str | Path | None = None,
+    dtype: Dtype | torch.dtype | None = None,
+    compile: bool = False,
 ) -> Model:
     """The model of that name in the package, in a run (its newest checkpoint; `RUN/best` is its best), in an exported
     directory, or on the hub (`org/name`, at a branch, tag or commit if `revision` says one).
@@ -302,6 +336,10 @@ def from_pretrained(
     A run holds averaged weights (`ema`) and the last ones (`raw`), an export one set; `auto` takes the former or what
     there is. Adapters are merged: with the weights they were trained on, which a run keeps; where they were exported
     alone, with the model `base`, or the one that they name.
+
+    `dtype` is what the network computes in: float32, `bfloat16`, `tf32` on a GPU, or `auto` (bfloat16 on a GPU that has
+    it). What is drawn from its predictions is drawn in float64 all the same. `compile` compiles the network when it is
+    first called.
     """
     stored = locate(find(path_or_name, revision), weights)
     config = replace(stored.config, lora=None)
@@ -322,7 +360,8 @@ def from_pretrained(
         origin["revision"] = stored.home.name
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
-    return Model(denoiser.to(place(device)).eval(), config, origin, stored.home)
+    denoiser = denoiser.to(place(device)).eval()
+    return Model(denoiser, config, origin, stored.home, prepare(denoiser, dtype, compile))
 
 
 def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:

@@ -60,6 +60,10 @@ class TokenProcess(Process):
         """z_s given z_t = `z` and x_hat: the reverse posterior. `s=None` is time zero, whatever the schedule says."""
 
     @abc.abstractmethod
+    def log_bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None) -> Tensor:
+        """The logarithm of the law that `bridge` draws from, (batch, length, ids), in float64."""
+
+    @abc.abstractmethod
     def recover(self, z: Tensor, x: Tensor, t: Tensor, s: Tensor, keys: Keys) -> Tensor:
         """z_s given z_t = `z` and the clean ids `x`: one step of the reversed noising process itself."""
 

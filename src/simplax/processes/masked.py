@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from simplax.functional.masked import absorbing_posterior
 from simplax.processes.base import TokenProcess, required
 from simplax.processes.prediction import Prediction
 from simplax.processes.prior import Prior
@@ -57,6 +58,12 @@ class MaskedProcess(TokenProcess):
     def bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None, keys: Keys) -> Tensor:
         where = self.lifted(z, t, s, keys.stream("lift"))
         return self.fill(z, where, prediction, keys.stream("fill").uniform(*z.shape[1:]))
+
+    def log_bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None) -> Tensor:
+        alpha_t = self.alpha(t)
+        alpha_s = torch.ones_like(alpha_t) if s is None else self.alpha(s)
+        x_hat = torch.softmax(self.without_mask(prediction).logits.double(), dim=-1)
+        return absorbing_posterior(x_hat, z, alpha_s, alpha_t, self.mask_id, validate=False).log()
 
     def recover(self, z: Tensor, x: Tensor, t: Tensor, s: Tensor, keys: Keys) -> Tensor:
         return torch.where(self.lifted(z, t, s, keys), x, z)

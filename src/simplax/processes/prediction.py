@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simplax.functional.guidance import classifier_free
 from simplax.random import categorical
 
 _DRAW_ELEMENTS = 2**22  # probabilities alive at once however many positions are drawn
@@ -109,6 +110,22 @@ class Prediction:
     def draw_all(self, u: Tensor) -> Tensor:
         """One id per position."""
         return self.draw(torch.ones_like(u, dtype=torch.bool), u, torch.zeros_like(u, dtype=torch.long))
+
+
+class GuidedPrediction(Prediction):
+    """What the network says with labels and without, combined with a strength: its logits are the guided ones."""
+
+    def __init__(self, conditional: Prediction, unconditional: Prediction, strength: float) -> None:
+        self.projection = None
+        self.conditional, self.unconditional, self.strength = conditional, unconditional, strength
+
+    @functools.cached_property
+    def logits(self) -> Tensor:
+        return classifier_free(self.conditional.logits, self.unconditional.logits, self.strength)
+
+    @property
+    def size(self) -> int:
+        return self.conditional.size
 
 
 def log_normaliser(logits: Tensor) -> Tensor:

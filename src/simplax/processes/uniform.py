@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from simplax.functional.process import reverse_posterior
 from simplax.processes.base import TokenProcess, required
 from simplax.processes.prediction import Prediction
 from simplax.processes.prior import Prior
@@ -51,6 +52,13 @@ class UniformProcess(TokenProcess):
         alpha_t = self.alpha(t)
         alpha_s = torch.ones_like(alpha_t) if s is None else self.alpha(s)
         return draw_bridge(z, prediction, alpha_s, alpha_t, self.prior, keys)
+
+    def log_bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None) -> Tensor:
+        alpha_t = self.alpha(t)
+        alpha_s = torch.ones_like(alpha_t) if s is None else self.alpha(s)
+        pi = None if self.prior.probs is None else self.prior.probs.double()
+        x_hat = torch.softmax(prediction.logits.double(), dim=-1)
+        return reverse_posterior(x_hat, z, alpha_s, alpha_t, pi, validate=False).log()
 
     def recover(self, z: Tensor, x: Tensor, t: Tensor, s: Tensor, keys: Keys) -> Tensor:
         return draw_towards(x, z, self.alpha(s), self.alpha(t), self.prior, keys)

@@ -51,6 +51,16 @@ def _check_start(config: RunConfig, source: Path) -> None:
         )
 
 
+def _check_labels(config: RunConfig) -> None:
+    """A network reads all labels of its data, or none."""
+    sizes = tuple(label.size for label in config.task.described_by())
+    if config.architecture.labels not in ((), sizes):
+        raise UserError(
+            f"the data has labels with {list(sizes)} classes (0 is a number) and the network reads "
+            f"{list(config.architecture.labels)}: say --architecture.labels {','.join(map(str, sizes)) or '[]'}."
+        )
+
+
 def repeats(config: RunConfig, source: Path) -> str | None:
     """What a run started from `source` would see again of what that began with: data, data and noise, or None."""
     stored = run_of(source) / CONFIG
@@ -80,6 +90,7 @@ def launch(
     With `decay_from` the run finishes the one it starts from: see `simplax.train.train`.
     """
     directory = Path(directory)
+    _check_labels(config)
     if init_from is not None:
         _check_start(config, Path(init_from))
     denoiser = build(config)

@@ -9,6 +9,7 @@ from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
 from simplax.recipes.continuous import SHORT
 from simplax.recipes.discrete import discrete
+from simplax.recipes.own import reading_labels
 from simplax.recipes.registry import recipe
 from simplax.tasks import MoleculesTask
 from simplax.train import Optimizer, Run
@@ -32,6 +33,7 @@ def _run(task: MoleculesTask, method: Method, steps: int, num_steps: int) -> Run
     architecture = PRESETS["cpu-micro"]
     if isinstance(method, Simplax):  # the paper caps the logits of Simplax only
         architecture = replace(architecture, soft_cap=30.0)
+    architecture = reading_labels(architecture, task)
     return RunConfig("", task, method, architecture, run, SamplingDefaults(num_steps=num_steps))
 
 
@@ -42,6 +44,24 @@ def _run(task: MoleculesTask, method: Method, steps: int, num_steps: int) -> Run
 )
 def qm9(method: Method) -> RunConfig:
     return _run(MoleculesTask("qm9"), method, QM9_STEPS, num_steps=32)
+
+
+@recipe(
+    "qm9-qed",
+    "QM9 with a label: whether QED is high, above its 90th percentile; for guidance. Otherwise as qm9",
+    molecule_methods(QM9_STEPS),
+)
+def qm9_qed(method: Method) -> RunConfig:
+    return _run(MoleculesTask("qm9", labels=("qed",)), method, QM9_STEPS, num_steps=32)
+
+
+@recipe(
+    "qm9-rings",
+    "QM9 with a label: whether the number of rings is high, three or more; for guidance. Otherwise as qm9",
+    molecule_methods(QM9_STEPS),
+)
+def qm9_rings(method: Method) -> RunConfig:
+    return _run(MoleculesTask("qm9", labels=("rings",)), method, QM9_STEPS, num_steps=32)
 
 
 @recipe(

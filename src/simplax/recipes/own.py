@@ -12,7 +12,7 @@ from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import SHORT
 from simplax.recipes.discrete import discrete
 from simplax.recipes.registry import RECIPES, get
-from simplax.tasks import SequenceTask
+from simplax.tasks import SequenceTask, Task
 from simplax.train import Optimizer, Run
 
 
@@ -59,7 +59,7 @@ def own_data(method_name: str, directory: str | Path, size: str = "nano") -> Run
         f"{method_name}-{Path(directory).resolve().name}",
         task,
         method,
-        _architecture(PRESETS[chosen.preset], method),
+        reading_labels(_architecture(PRESETS[chosen.preset], method), task),
         run,
         SamplingDefaults(num_steps=min(128, max(32, task.length))),
     )
@@ -68,7 +68,13 @@ def own_data(method_name: str, directory: str | Path, size: str = "nano") -> Run
 def on_data(config: RunConfig, directory: str | Path) -> RunConfig:
     """Any run on other data: everything as it is but the task."""
     name = f"{config.name}-{Path(directory).resolve().name}"
-    return replace(config, name=name, task=SequenceTask(str(directory)))
+    task = SequenceTask(str(directory))
+    return replace(config, name=name, task=task, architecture=reading_labels(config.architecture, task))
+
+
+def reading_labels(architecture: Architecture, task: Task) -> Architecture:
+    """A network that reads the labels of the data, if there are any."""
+    return replace(architecture, labels=tuple(label.size for label in task.described_by()))
 
 
 def choose(name: str, directory: str | Path | None, size: str | None = None) -> RunConfig:

@@ -14,6 +14,8 @@ from simplax.samplers.base import Setting as Setting
 from simplax.samplers.candi import CachedHybrid as CachedHybrid
 from simplax.samplers.flm import OneHotEuler as OneHotEuler
 from simplax.samplers.gibbs import Gibbs as Gibbs
+from simplax.samplers.guidance import ByClassifier as ByClassifier
+from simplax.samplers.guidance import ClassifierFree as ClassifierFree
 from simplax.samplers.langflow import EmbeddingDDIM as EmbeddingDDIM
 from simplax.samplers.loop import Samples as Samples
 from simplax.samplers.loop import sample as sample

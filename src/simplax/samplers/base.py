@@ -12,6 +12,7 @@ from simplax.nn.network import Chain
 from simplax.processes.base import Process
 from simplax.processes.prediction import Prediction
 from simplax.random import Keys
+from simplax.samplers.guidance import Guide
 
 State = TypeVar("State")
 
@@ -24,10 +25,18 @@ class Setting:
     length: int
     num_steps: int
     process: Any
+    guide: Guide | None = None
 
     @property
     def size(self) -> int:
         return int(self.process.size)
+
+    def bridge(self, z: Tensor, prediction: Prediction, t: Tensor, s: Tensor | None, keys: Keys) -> Tensor:
+        """z_s given z_t = `z` and x_hat, guided if there is a guide; `s=None` is time zero."""
+        if self.guide is not None:
+            return self.guide.bridge(self.process, z, prediction, t, s, keys)
+        drawn: Tensor = self.process.bridge(z, prediction, t, s, keys)
+        return drawn
 
 
 class Sampler(abc.ABC, Generic[State]):
@@ -45,6 +54,8 @@ class Sampler(abc.ABC, Generic[State]):
 
     decodes: ClassVar[bool] = False
     """Whether every step calls the network on every sequence, so that `decoded` can read an answer off it."""
+    bridges: ClassVar[bool] = False
+    """Whether its steps are drawn by `Setting.bridge`, which a classifier can guide."""
 
     def steps_for(self, length: int) -> int | None:
         """The number of steps if the sampler leaves no choice, as one that makes a step per position."""

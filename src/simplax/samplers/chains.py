@@ -40,6 +40,7 @@ class TokenState:
 class TokenChain(Sampler[TokenState], abc.ABC):
     """A chain whose steps are bridges from an anchor: the token itself, or one that was redrawn."""
 
+    bridges: ClassVar[bool] = True
     decodes: ClassVar[bool] = True
 
     times: Grid | Plateau

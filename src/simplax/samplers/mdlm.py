@@ -44,6 +44,7 @@ class MaskedAncestral(Sampler[MaskedState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (MaskedProcess,)
+    bridges: ClassVar[bool] = True
     exactness: ClassVar[str] = "exact draws; tends to the data's law as 1/N"
 
     times: Grid = field(default_factory=Grid, kw_only=True)
@@ -62,6 +63,10 @@ class MaskedAncestral(Sampler[MaskedState]):
         self, state: MaskedState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> MaskedState:
         process: MaskedProcess = setting.process
+        if (
+            setting.guide is not None and setting.guide.tilts_steps
+        ):  # then it also decides which masks are lifted
+            return MaskedState(setting.bridge(state.z, network.read(state.z, t), t, s, keys.stream("guided")))
         where = process.lifted(state.z, t, s, keys.stream("lift"))
         return MaskedState(refill(state.z, where, network, t, keys.stream("fill"), process.fill))
 

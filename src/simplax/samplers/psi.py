@@ -17,7 +17,7 @@ from torch import Tensor
 
 from simplax.concentration import Concentration
 from simplax.nn.network import Chain
-from simplax.processes.base import Process, TokenProcess
+from simplax.processes.base import Process
 from simplax.processes.masked import MaskedProcess
 from simplax.processes.prediction import Prediction
 from simplax.processes.uniform import UniformProcess, draw_afresh
@@ -30,13 +30,13 @@ from simplax.samplers.kappa import Fixed, FromEta, Kappa, Plateau
 from simplax.samplers.positions import All, Positions
 from simplax.times import Grid
 
-Redraw = Callable[[Any, Tensor, Tensor, Tensor, Prediction, Tensor, Tensor, Keys], Tensor]
-"""(process, z, otherwise, where, prediction, t, s, keys): `otherwise` with new tokens at s where `where` holds, for `z`
+Redraw = Callable[[Setting, Tensor, Tensor, Tensor, Prediction, Tensor, Tensor, Keys], Tensor]
+"""(setting, z, otherwise, where, prediction, t, s, keys): `otherwise` with new tokens at s where `where` holds, for `z`
 at t."""
 
 
 def _from_posterior(
-    process: TokenProcess,
+    setting: Setting,
     z: Tensor,
     otherwise: Tensor,
     where: Tensor,
@@ -45,12 +45,12 @@ def _from_posterior(
     s: Tensor,
     keys: Keys,
 ) -> Tensor:
-    clean = process.bridge(z, prediction, t, None, keys.stream("redraw"))
-    return torch.where(where, process.corrupt(clean, s, keys.stream("corrupt")), otherwise)
+    clean = setting.bridge(z, prediction, t, None, keys.stream("redraw"))
+    return torch.where(where, setting.process.corrupt(clean, s, keys.stream("corrupt")), otherwise)
 
 
 def _from_prediction(
-    process: UniformProcess,
+    setting: Setting,
     z: Tensor,
     otherwise: Tensor,
     where: Tensor,
@@ -59,8 +59,8 @@ def _from_prediction(
     s: Tensor,
     keys: Keys,
 ) -> Tensor:
-    alpha = process.alpha(s).to(z.device)
-    return draw_afresh(otherwise, where, prediction, alpha, process.prior, keys.stream("redraw"))
+    alpha = setting.process.alpha(s).to(z.device)
+    return draw_afresh(otherwise, where, prediction, alpha, setting.process.prior, keys.stream("redraw"))
 
 
 REDRAWS: dict[str, Redraw] = {"posterior": _from_posterior, "prediction": _from_prediction}
@@ -139,9 +139,9 @@ class Psi(TokenChain):
         where, all_of_them = self._where(state.number, setting, keys)
         z = state.z
         if not all_of_them:
-            z = setting.process.bridge(z, prediction, t, s, keys.stream("bridge"))
+            z = setting.bridge(z, prediction, t, s, keys.stream("bridge"))
         if where is not None:
-            z = REDRAWS[self.redraw](setting.process, state.z, z, where, prediction, t, s, keys)
+            z = REDRAWS[self.redraw](setting, state.z, z, where, prediction, t, s, keys)
         z = self._corrected(z, state, network, s, setting, keys)
         return TokenState(z, z, number=state.number + 1)
 
@@ -155,12 +155,12 @@ class Psi(TokenChain):
         keys: Keys,
     ) -> TokenState:
         t, s = times
-        z = setting.process.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
+        z = setting.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
         z = anchor = self._corrected(z, state, network, s, setting, keys)
         keys = keys.stream("anchor")
         where, _ = self._where(state.number + 1, setting, keys)
         if where is not None and float(s) > 0:
-            anchor = REDRAWS[self.redraw](setting.process, z, z, where, prediction, s, s, keys)
+            anchor = REDRAWS[self.redraw](setting, z, z, where, prediction, s, s, keys)
         return TokenState(z, anchor, number=state.number + 1)
 
     def _where(self, number: int, setting: Setting, keys: Keys) -> tuple[Tensor | None, bool]:

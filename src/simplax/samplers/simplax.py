@@ -63,7 +63,7 @@ class Simplax(TokenChain):
         self, state: TokenState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> TokenState:
         prediction = self.predict(state, network, t, setting)
-        z = setting.process.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
+        z = setting.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
         after = self._anchored(z, prediction, float(s), setting, keys.stream("anchor"))
         return replace(after, number=state.number + 1)
 

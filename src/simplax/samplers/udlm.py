@@ -41,5 +41,5 @@ class Ancestral(TokenChain):
         self, state: TokenState, network: Chain, t: Tensor, s: Tensor, setting: Setting, keys: Keys
     ) -> TokenState:
         prediction = self.predict(state, network, t, setting)
-        z = setting.process.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
+        z = setting.bridge(state.anchor, prediction, t, s, keys.stream("bridge"))
         return TokenState(z, z, number=state.number + 1)

@@ -55,6 +55,12 @@ class Walk:
         if self.frames is not None:
             self.frames.append(self.answers.clone())
 
+    def now(self) -> Tensor:
+        """The tokens of all sequences, those that stopped among them."""
+        if not len(self.places):
+            return self.answers
+        return self.answers.index_copy(0, self.places, self.sampler.tokens(self.state))
+
     def finish(self, t: Tensor) -> Tensor:
         """The answers of all sequences, those that stopped among them."""
         if len(self.places):

@@ -11,7 +11,8 @@ from simplax.suites.table import Cell, Line, Table
 
 
 def _number(cell: Cell, column: Column) -> str:
-    return "" if cell.value is None else f"{cell.value:.{column.digits}f}"
+    digits = column.digits if cell.digits is None else cell.digits
+    return "" if cell.value is None else f"{cell.value:.{digits}f}"
 
 
 def _interval(cell: Cell, column: Column) -> str:

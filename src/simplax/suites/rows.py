@@ -22,7 +22,7 @@ from simplax.train import Optimizer, Run
 SAME_OBJECTIVE = ("duo-base",)
 """Methods that are left out: value for value another one of the table."""
 SOFT_CAP = "the logits are capped at 30, as published"
-NARROWER = "another width, because the network has no time conditioning: the number of parameters is the same"
+FITTED = "another width, with which the network has as many parameters as the others"
 
 
 def method_of(name: str, steps: int) -> Method:
@@ -45,7 +45,6 @@ class Plan:
     steps: int
     batch_size: int
     precision: str
-    calls: int
     place: Callable[[Method, Task, Architecture], tuple[Task, Architecture, Mapping[str, str]]]
     warmup: int = 100
     ema: float = 0.998
@@ -98,7 +97,7 @@ class Plan:
         )
         reasons = {**self.config(method, chosen)[1], **(differs or {})}
         if config.architecture.width != self.trunk.width:
-            reasons["architecture.width"] = f"{NARROWER} ({config.architecture.width})"
+            reasons["architecture.width"] = f"{FITTED} ({config.architecture.width})"
         return Entry(name, title, replace(config, name=name), tries or own_tries(method), reasons, notes)
 
     def every_method(self, but: Collection[str] = SAME_OBJECTIVE) -> tuple[Entry, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simplax.data.sudoku import PuzzleSet
+from simplax.data.sudoku import PuzzleSet, conflicts
 from simplax.evaluate.answers import answer, noise_seeds
 from simplax.evaluate.intervals import wilson
 from simplax.evaluate.sudoku import FROM_FILE, Split, puzzle_set
@@ -62,21 +62,22 @@ class SudokuBenchmark(Benchmark):
     ) -> tuple[float, float]:
         count = self.develop_clues if group == CLUED else 0
         puzzles = puzzle_set(count, self.develop_num, size=self.size, split="dev")
-        right, nfe = self._answered(model, puzzles, 0, len(puzzles), count, "dev", progress)
+        right, _, nfe = self._answered(model, puzzles, 0, len(puzzles), count, "dev", progress)
         return float(right.mean()), nfe
 
     def measure(self, model: Model, point: Point, around: Surroundings, progress: Progress) -> Measured:
         start, count = time.perf_counter(), int(point.key)
         puzzles = puzzle_set(count, self.num, size=self.size, split="eval", file=around.puzzles)
-        right, calls, low, high = np.zeros(0, dtype=bool), 0.0, 0.0, 1.0
+        right, cells, calls, low, high = np.zeros(0, dtype=bool), 0.0, 0.0, 0.0, 1.0
         for first in range(0, self.num, self.chunk):
             stop = min(first + self.chunk, self.num)
-            more, nfe = self._answered(model, puzzles, first, stop, count, "eval", progress)
-            right, calls = np.concatenate([right, more]), calls + nfe * len(more)
+            more, share, nfe = self._answered(model, puzzles, first, stop, count, "eval", progress)
+            cells, calls = cells + share * len(more), calls + nfe * len(more)
+            right = np.concatenate([right, more])
             low, high = wilson(int(right.sum()), len(right))
             if high - low <= self.enough:
                 break
-        facts = {"sha256": puzzles.sha256(), "correct": int(right.sum())}
+        facts = {"sha256": puzzles.sha256(), "correct": int(right.sum()), "cells": cells / len(right)}
         value = float(right.mean())
         seconds = time.perf_counter() - start
         return Measured({point.key: (value, low, high)}, len(right), calls / len(right), seconds, facts)
@@ -90,8 +91,9 @@ class SudokuBenchmark(Benchmark):
         count: int,
         split: Split,
         tell: Progress,
-    ) -> tuple[np.ndarray, float]:
-        """Which of the puzzles `first:stop` are right; a puzzle's noise belongs to its place in the set."""
+    ) -> tuple[np.ndarray, float, float]:
+        """Which of the puzzles `first:stop` are right, the share of right cells (of a blank board: those that break no
+        rule), and calls per puzzle; a puzzle's noise belongs to its place in the set."""
         chosen = puzzles[first:stop]
         seeds = noise_seeds(0, range(first, stop), _STREAMS[split])
         found = answer(
@@ -101,4 +103,8 @@ class SudokuBenchmark(Benchmark):
             batch_size=self.batch_size,
             progress=lambda done: tell(first + done),
         )
-        return found.equal(chosen.solutions) if count else found.valid, found.nfe
+        if count == 0:
+            return found.valid, 1 - float(np.mean([conflicts(board) for board in found.boards])), found.nfe
+        blank = chosen.puzzles == 0
+        cells = float((found.boards == chosen.solutions)[blank].mean())
+        return found.equal(chosen.solutions), cells, found.nfe

@@ -59,7 +59,6 @@ def _plan(options: Options) -> Plan:
         steps=steps_of(options, STEPS),
         batch_size=BATCH,
         precision=options.precision,
-        calls=89,
         place=on_cells,
     )
 
@@ -82,7 +81,6 @@ def _four(options: Options, steps: int) -> tuple[Plan, SudokuBenchmark]:
         steps=steps_of(options, steps),
         batch_size=64,
         precision=options.precision,
-        calls=25,
         place=on_cells,
         ema=0.99,
     )

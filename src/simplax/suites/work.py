@@ -42,6 +42,7 @@ class Event:
 
 
 Watch = Callable[[Event], None]
+_ROUNDING = 1e-9  # of a mean over sequences
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +129,13 @@ class Worker:
             "points": {},
         }
 
-    def _choose(self, job: Job, entry: Entry, model: Model, group: str, record: dict[str, Any]) -> Setting:
-        """The best of the tries; of equal ones the first, which is the sampler's default."""
+    def _choose(
+        self, job: Job, entry: Entry, model: Model, group: str, record: dict[str, Any]
+    ) -> Setting | None:
+        """The best of the tries; of equal ones the first, which is the sampler's default.
+
+        One that makes more calls than every row may is not chosen; None if all do.
+        """
         benchmark, found = self.suite.benchmark, record["development"].setdefault(group, [])
         calls, number = benchmark.development_calls(group), benchmark.drawn(None)
         total = number * len(entry.tries)
@@ -141,34 +147,44 @@ class Worker:
                 self.watch(Event(job, f"choose, {group}", before + done, total))
 
             score, nfe = benchmark.develop(with_setting(model, setting, calls), group, self.around, tell)
-            _check_calls(nfe, calls, setting)
             seconds = time.perf_counter() - start
-            found.append({"setting": encode_setting(setting), "score": score, "nfe": nfe, "seconds": seconds})
+            allowed = nfe <= calls + _ROUNDING
+            about = {"score": score, "nfe": nfe, "allowed": allowed, "seconds": seconds}
+            found.append({"setting": encode_setting(setting), **about})
             self._save(job, entry, record)
-        best = max(range(len(found)), key=lambda index: (found[index]["score"], -index))
+        permitted = [index for index, one in enumerate(found) if one["allowed"]]
+        best = max(permitted, key=lambda index: (found[index]["score"], -index), default=None)
         record["chosen"][group] = best
-        return entry.tries[best]
+        return None if best is None else entry.tries[best]
 
-    def _measure(self, job: Job, point: Point, model: Model, setting: Setting) -> dict[str, Any]:
+    def _measure(self, job: Job, point: Point, model: Model, setting: Setting | None) -> dict[str, Any]:
+        """The numbers of a point; none, and the reason, for a sampler that would need more calls than it has."""
         total = self.suite.benchmark.drawn(point)
+        if setting is None or not _fits(setting, point, model):
+            return {"values": {}, "num": 0, "nfe": 0.0, "seconds": 0.0, "facts": {"skipped": "more calls"}}
 
         def tell(done: int) -> None:
             self.watch(Event(job, f"measure, {point.key}", done, total))
 
         ready = with_setting(model, setting, point.calls)
         measured = self.suite.benchmark.measure(ready, point, self.around, tell)
-        _check_calls(measured.nfe, point.calls, setting)
+        if measured.nfe > point.calls + _ROUNDING:
+            raise UserError(
+                f"the sampler {type(setting.sampler).__name__} makes {measured.nfe:g} network calls and every row may "
+                f"make {point.calls}: leave this setting out."
+            )
         depth = int(attribute(model.denoiser, "block_passes", 0) or 0)
         return {**plain(measured), "block_passes": measured.nfe * depth, "setting": encode_setting(setting)}
 
-    def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, Setting]) -> None:
+    def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, Setting | None]) -> None:
         """The exported model is sampled as its first row was: with the first group's setting, and the last's where
         nothing is given."""
-        groups = list(chosen)
-        calls = self.suite.benchmark.development_calls(groups[0])
-        config = with_setting(model, chosen[groups[0]], calls).config
-        if len(groups) > 1:
-            free = chosen[groups[-1]]
+        found = [(group, setting) for group, setting in chosen.items() if setting is not None]
+        if not found:
+            return
+        (group, setting), (_, free) = found[0], found[-1]
+        config = with_setting(model, setting, self.suite.benchmark.development_calls(group)).config
+        if free is not setting and job.config.task.has_answers:
             config = replace(config, unconditional=Unconditional(free.temperature, free.sampler))
         write_json(self.store.model(job) / CONFIG, to_json(replace(config, name=job.name)))
 
@@ -209,9 +225,8 @@ def plain(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _check_calls(nfe: float, calls: int, setting: Setting) -> None:
-    if nfe > calls + 1e-9:
-        raise UserError(
-            f"the sampler {type(setting.sampler).__name__} makes {nfe:g} network calls and every row may make {calls}: "
-            "leave this setting out."
-        )
+def _fits(setting: Setting, point: Point, model: Model) -> bool:
+    """Whether a sampler that makes a call per position has as many, where nothing is given that saves it some."""
+    task = model.config.task
+    fixed = setting.sampler.steps_for(task.length)
+    return fixed is None or task.has_answers or fixed <= point.calls

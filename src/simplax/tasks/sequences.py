@@ -84,7 +84,7 @@ class SequenceTask(Task):
                 raise UserError(
                     f"the data {found.directory} has another {name} than the run was made for: prepare it as before."
                 )
-        return TextSource(found.rows(split), self.vocab_size, seed)
+        return TextSource(found.rows(split), self.vocab_size, seed, self.labels)
 
     def prepared(self) -> Prepared:
         """The data itself."""

@@ -21,7 +21,7 @@ from simplax.train.run import Run
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
-NEUTRAL_START = frozenset({"carry_norm", "trunk.carry_norm"})
+NEUTRAL_START = tuple(f"{trunk}{part}." for trunk in ("", "trunk.") for part in ("carry_norm", "label_embed"))
 """Modules that change nothing at initialisation, and that the weights a run starts from may lack."""
 _PACKAGED = Path(__file__).parents[1] / "pretrained" / "models"
 
@@ -250,9 +250,9 @@ def put(places: dict[str, Tensor], values: dict[str, Tensor], denoiser: nn.Modul
     """Copy whole tensors into (possibly sharded) ones of the same names and shapes.
 
     Options that start as an exact no-op and that the stored network does not have keep their start: a network with a
-    carry may begin with the weights of one without, and computes the same.
+    carry or with labels may begin with the weights of one without, and computes the same.
     """
-    neutral = {name: place for name, place in places.items() if name.rpartition(".")[0] in NEUTRAL_START}
+    neutral = {name: place for name, place in places.items() if name.startswith(NEUTRAL_START)}
     shapes = {name: tuple(value.shape) for name, value in {**neutral, **values}.items()}
     fits(places, shapes, denoiser)
     for name, place in places.items():

@@ -190,7 +190,7 @@ class Session:
             "counters": torch.cat([c for _, _, c in parts]),
             "u": torch.cat([x.u for _, x, _ in parts]),
         }
-        for name in ("tokens", "given", "scored", "attend"):
+        for name in ("tokens", "given", "scored", "attend", "labels"):
             columns = [getattr(batch, name) for batch, _, _ in parts]
             if columns[0] is not None:
                 tensors[name] = torch.cat(columns)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from simplax.nn import attribute
+from simplax.nn.labels import drop_labels
 from simplax.random import Keys, mix64
 from simplax.times import stratified
 from simplax.train.distributed import World, replicate, shard
@@ -53,6 +55,9 @@ class Objective(nn.Module):
         self, batch: Batch, context: StepContext
     ) -> tuple[Tensor, Tensor, Tensor, Mapping[str, Tensor]]:
         """What is reported, what is differentiated, the number of scored tokens, and observations."""
+        share = attribute(self.denoiser, "label_dropout", 0.0)
+        if batch.labels is not None and share > 0:
+            batch = replace(batch, labels=drop_labels(batch.labels, share, context.keys.stream("labels")))
         loss = self.method.loss(self.denoiser, batch, context)
         value = loss.per_token.detach().sum(dtype=torch.float64)
         total = (

@@ -1,4 +1,4 @@
-"""The denoising of Sudoku boards as a page that plays it."""
+"""The denoising of Sudoku boards as a run that a page plays."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from simplax.viz.player import player_page
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +18,9 @@ class Episode:
     caption: str = ""
 
 
-def denoising_page(episodes: Sequence[Episode]) -> str:
-    """A page that plays all episodes, each with its own board."""
-    return player_page("Denoising a Sudoku", "denoising", [_plain(episode) for episode in episodes])
+def denoising_run(episodes: Sequence[Episode], name: str) -> dict[str, object]:
+    """All episodes, each with its own board, as a run of a page."""
+    return {"kind": "boards", "name": name, "episodes": [_plain(episode) for episode in episodes]}
 
 
 def _plain(episode: Episode) -> dict[str, object]:

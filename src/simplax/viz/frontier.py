@@ -139,3 +139,33 @@ def _cross_hair(axes: Any, data: Row) -> None:
     columns = data["columns"]
     axes.axvline(columns["entropy"], color="0.2", linestyle=":", linewidth=1, label="data")
     axes.axhline(columns["perplexity"], color="0.2", linestyle=":", linewidth=1)
+
+
+def frontier_run(
+    curves: Mapping[tuple[str, int], Sequence[Row]], data: Row, *, setting: str, texts: Sequence[str]
+) -> dict[str, Any]:
+    """The same curves as a run of a page, which shows one temperature after the other; `texts` are one per point."""
+    left = iter(texts)
+    plain = [
+        {
+            "name": name,
+            "steps": count,
+            "points": [
+                {"temperature": point["temperature"], **_place(point), "text": next(left)} for point in points
+            ],
+        }
+        for (name, count), points in curves.items()
+    ]
+    temperatures = sorted({point["temperature"] for points in curves.values() for point in points})
+    return {
+        "kind": "frontier",
+        "name": "Perplexity against entropy",
+        "setting": setting,
+        "temperatures": temperatures,
+        "curves": plain,
+        "data": _place(data),
+    }
+
+
+def _place(row: Row) -> dict[str, float]:
+    return {name: float(row["columns"][name]) for name in ("entropy", "perplexity")}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from simplax.io.files import write_text
-from simplax.viz.player import player_page
+from simplax.viz.player import write_player
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,21 +27,15 @@ def write_page(
     Tokens where `given` (batch, length) is true are marked as clamped; of each sequence the tokens before its entry of
     `stops` are shown.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, trajectory_page(model, drawn, given, stops))
-    return path
+    return write_player(path, "Denoising a text", [trajectory_run(model, drawn, given, stops)])
 
 
-def trajectory_page(
+def trajectory_run(
     model: Model, drawn: Samples, given: Tensor | None = None, stops: Sequence[int] | None = None
-) -> str:
+) -> dict[str, Any]:
+    """The samples as a run of a page."""
     if drawn.trajectory is None:
         raise ValueError("there is no trajectory to show: sample with trajectory=True")
-    return player_page("Denoising a text", "trajectory", _plain(model, drawn, given, stops))
-
-
-def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[int] | None) -> dict[str, Any]:
-    assert drawn.trajectory is not None
     path = drawn.trajectory.cpu()
     steps = len(path) - 1
     shown = torch.linspace(0, steps, min(len(path), _MOST_FRAMES)).round().long()
@@ -50,8 +43,9 @@ def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[i
     ids = path.unique()
     frames = torch.searchsorted(ids, path)
     return {
-        "name": model.config.name,
-        "words": [_word(model, int(number)) for number in ids],
+        "kind": "texts",
+        "name": f"{model.config.name}, {steps} steps",
+        "words": [word(model, int(number)) for number in ids],
         "steps": shown.tolist(),
         "samples": [
             {
@@ -65,8 +59,8 @@ def _plain(model: Model, drawn: Samples, given: Tensor | None, stops: Sequence[i
     }
 
 
-def _word(model: Model, number: int) -> str:
-    """One token on its own; half a character shows as a replacement sign."""
+def word(model: Model, number: int) -> str:
+    """One token on its own, as people read it; half a character shows as a replacement sign."""
     if number >= model.config.task.vocab_size:
         return "░"  # a mask: no token yet
     if model.tokenizer is None:

@@ -148,4 +148,7 @@ def _closing(data: dict[str, Any]) -> str:
             "then `simplax solve PUZZLE --model runs/sudoku-cpu-simplax`."
         )
     solved = sum(row["valid"] for row in data["bundled"])
-    return f"{solved} of {len(data['bundled'])} 9x9 puzzles solved. Try your own: simplax solve PUZZLE"
+    return (
+        f"{solved} of {len(data['bundled'])} 9x9 puzzles solved. Try your own: simplax solve PUZZLE\n"
+        "Watch it in a browser, cell by cell: make serve, or simplax serve --open"
+    )

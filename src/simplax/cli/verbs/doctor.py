@@ -29,7 +29,7 @@ EXTRAS = {
     "eval": ["transformers", "gguf", "accelerate"],
     "track": ["tensorboard", "wandb"],
     "diffusers": ["diffusers"],
-    "serve": ["fastapi", "uvicorn"],
+    "serve": ["fastapi", "uvicorn", "greenlet"],
 }
 
 

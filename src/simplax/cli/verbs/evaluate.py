@@ -23,6 +23,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "simplax.cli.verbs.evaluations.revision",
         "edits per step, mistakes made and taken back, on sequences whose positions are filled in again",
     ),
+    "guidance": (
+        "simplax.cli.verbs.evaluations.guidance",
+        "molecules drawn with a label at several strengths of guidance",
+    ),
     "sudoku": (
         "simplax.cli.verbs.evaluations.sudoku",
         "boards solved, cells right, boards valid, by clue count",

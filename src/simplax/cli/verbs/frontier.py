@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,17 @@ import tyro
 
 from simplax.cli.output import emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
-from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerChoice, SamplerName, Seed, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    SamplerChoice,
+    SamplerName,
+    Seed,
+    read_eta,
+)
 from simplax.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,7 +79,9 @@ def frontier(
     eta: Eta = None,
     top_p: TopP = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 64,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Annotated[
         Path, tyro.conf.arg(help="directory of the study; what it holds is not done again")
     ] = Path("frontier"),
@@ -98,7 +111,7 @@ def frontier(
     from simplax.viz.figures import pyplot
 
     chosen = choose(protocol, temperatures, steps, num)
-    if batch_size < 1:
+    if batch_size != "auto" and batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
@@ -106,7 +119,7 @@ def frontier(
         raise UserError(f"--top-p must lie above 0 and be at most 1, got {top_p}.")
     pyplot()  # a missing matplotlib is reported before the work, not after it
     entrants, prepared, described = _entrants(
-        models, chosen, data, seed, read_eta(eta), top_p, sampler, weights, device
+        models, chosen, data, seed, read_eta(eta), top_p, _loading(sampler, weights, device, dtype, compile)
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
@@ -168,9 +181,7 @@ def _entrants(
     seed: int,
     eta: Any,
     top_p: float | None,
-    sampler: SamplerChoice,
-    weights: Any,
-    device: str,
+    load: Callable[[str], Model],
 ) -> tuple[list[Entrant], Prepared, list[dict[str, Any]]]:
     """Every model with its points, all checked against the data before anything is drawn."""
     from simplax.evaluate.frontier.entrants import check, jobs, labels, name_of
@@ -181,11 +192,10 @@ def _entrants(
     entrants, described = [], []
     prepared: Prepared | None = None
     for name, label in zip(models, labels(models)):
-        load = _loader(name, sampler, weights, device)
-        model = load()
+        model = load(name)
         prepared = human_text(model, data) if prepared is None else prepared
         check(model, prepared, label)
-        entrants.append(Entrant(load, jobs(model, label, chosen, seed, eta, top_p), eta))
+        entrants.append(Entrant(partial(load, name), jobs(model, label, chosen, seed, eta, top_p), eta))
         described.append({"row": label, "method": name_of(model), **model.describe()})
     if len({job.settings["top_p"] for entrant in entrants for job in entrant.jobs}) > 1:
         raise UserError("these models have different top-p by default: choose one for all with --top-p.")
@@ -193,10 +203,14 @@ def _entrants(
     return entrants, prepared, described
 
 
-def _loader(name: str, sampler: SamplerChoice, weights: Any, device: str) -> Callable[[], Model]:
+def _loading(
+    sampler: SamplerChoice, weights: Any, device: str, dtype: Any, compile: bool
+) -> Callable[[str], Model]:
     from simplax.pretrained.model import from_pretrained
 
-    return lambda: sampler.on(from_pretrained(name, weights=weights, device=device))
+    return lambda name: sampler.on(
+        from_pretrained(name, weights=weights, device=device, dtype=dtype, compile=compile)
+    )
 
 
 def human_text(model: Any, data: Path | None) -> Prepared:

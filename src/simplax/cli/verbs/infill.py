@@ -10,7 +10,21 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerName, Steps, Temperature, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Guidance,
+    LabelValues,
+    SamplerName,
+    Steps,
+    Temperature,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -37,9 +51,13 @@ def infill(
     temperature: Temperature = None,
     top_p: Annotated[float | None, tyro.conf.arg(help="nucleus of each prediction")] = None,
     seed: Annotated[int, tyro.conf.arg(help="of the first answer; the others follow")] = 0,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -49,6 +67,7 @@ def infill(
     from simplax.cli.verbs.sample import print_rows, record
     from simplax.config.run import encode
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import infilling
 
     prompts = [*texts, *(_lines(file) if file is not None else ())]
@@ -56,9 +75,9 @@ def infill(
         raise UserError('give a text with gaps, as in "four <gap:4> and seven", or --file with one per line.')
     if num < 1:
         raise UserError(f"--num must be at least 1, got {num}.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(html)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile))
     clamped = infilling(loaded, [text for text in prompts for _ in range(num)])
     conditional = bool(clamped.given.any())  # a text may be all gap
     used = loaded.sampler(concentration, time_power=time_power, conditional=conditional)
@@ -73,7 +92,9 @@ def infill(
             given=clamped.given,
             eta=concentration,
             time_power=time_power,
-            batch_size=batch_size,
+            labels=described,
+            guidance=guidance,
+            batch_size=batch_size_for(loaded, batch_size, len(clamped.tokens)),
             trajectory=html is not None,
             progress=done,
         )
@@ -99,6 +120,7 @@ def infill(
         print_rows(rows)
         return
     facts = record(loaded, drawn, used, temperature, top_p, given="text with gaps", conditional=conditional)
+    facts |= {"labels": described, "guidance": guidance}
     if conditional and not clamped.given.any(-1).all() and loaded.config.unconditional is not None:
         facts["unconditional"] = encode(loaded.config.unconditional)  # how texts that are all gap were filled
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(str(row["text"]) for row in rows))

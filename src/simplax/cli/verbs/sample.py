@@ -11,7 +11,19 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import OWN, Eta, SamplerName, TimePower, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Guidance,
+    LabelValues,
+    SamplerName,
+    TimePower,
+    read_eta,
+    read_labels,
+)
 from simplax.errors import UserError
 from simplax.io.progress import progress
 
@@ -42,22 +54,27 @@ def sample(
         int | None,
         tyro.conf.arg(help="tokens of every sequence, where lengths are known; as in the data if not given"),
     ] = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     format: Annotated[Literal["text", "jsonl"], tyro.conf.arg(help="what is printed")] = "text",
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. Options that are not given have the model's own default."""
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import prompts
 
     if prompt is not None and given:
         raise UserError("--prompt and --given contradict each other: give one of them.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(html)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile))
     prompted = prompts(loaded, [prompt] * num) if prompt is not None else None
     clamped: Any = loaded.config.task.held_out_batch(num) if given else prompted
     free = clamped is None or not bool(clamped.given.any())
@@ -76,7 +93,9 @@ def sample(
             eta=concentration,
             time_power=time_power,
             lengths=lengths,
-            batch_size=batch_size,
+            labels=described,
+            guidance=guidance,
+            batch_size=batch_size_for(loaded, batch_size, num),
             trajectory=html is not None,
             progress=done,
         )
@@ -94,6 +113,7 @@ def sample(
         return
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
+    facts |= {"labels": described, "guidance": guidance}
     emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
 
 

@@ -13,6 +13,7 @@ from simplax.cli.puzzles import BUNDLED, Puzzle, load_solver, read_puzzles
 from simplax.cli.sampling import (
     OWN,
     BatchSize,
+    Dtype,
     Eta,
     SamplerName,
     Seed,
@@ -62,7 +63,8 @@ def solve(
     temperature: Temperature = None,
     stop_after: StopAfter = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     weights: Weights = "auto",
     device: Device = "auto",
     json: Json = False,
@@ -78,11 +80,12 @@ def solve(
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
-    loaded = sampler.on(load_solver(model, weights, device))
+    loaded = sampler.on(load_solver(model, weights, device, dtype))
 
     import numpy as np
 
     from simplax.evaluate.answers import answer, most_likely, noise_seeds
+    from simplax.pretrained.numerics import batch_size_for
 
     boards = np.stack([each.board for each in parsed])
     seeds = [s for attempt in range(attempts) for s in noise_seeds(seed, range(len(parsed)), attempt)]
@@ -96,7 +99,7 @@ def solve(
             time_power=time_power,
             temperature=temperature,
             stop=stop,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(seeds)),
             trajectory=html is not None,
             score=attempts > 1,
             progress=done,
@@ -105,7 +108,8 @@ def solve(
     shown = tries[0] if attempts == 1 else most_likely(tries)
     if html is not None:
         if first_process():
-            _write_page(html, parsed, shown)
+            settings = f", eta {eta}" if eta is not None else ""
+            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, shown)
         say(f"the denoising is in {html}")
     calls = np.sum([each.calls for each in tries], axis=0)
     valid = np.stack([each.solved for each in tries])
@@ -144,9 +148,9 @@ def _shown(parsed: list[Puzzle], shown: Answers, valid: np.ndarray, calls: np.nd
     return Group(*parts)
 
 
-def _write_page(path: Path, parsed: list[Puzzle], shown: Answers) -> None:
-    from simplax.io.files import write_text
-    from simplax.viz.denoising import Episode, denoising_page
+def _write_page(path: Path, name: str, parsed: list[Puzzle], shown: Answers) -> None:
+    from simplax.viz.denoising import Episode, denoising_run
+    from simplax.viz.player import write_player
 
     assert shown.frames is not None
     episodes = [
@@ -158,5 +162,4 @@ def _write_page(path: Path, parsed: list[Puzzle], shown: Answers) -> None:
         )
         for number, each in enumerate(parsed)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, denoising_page(episodes))
+    write_player(path, "Denoising a Sudoku", [denoising_run(episodes, name)])

@@ -9,7 +9,7 @@ import tyro
 
 from simplax.cli.output import check_targets, emit, say, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import OWN, BatchSize, Compile, SamplerName, Seed
+from simplax.cli.sampling import OWN, BatchSize, Compile, Dtype, SamplerName, Seed
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -53,7 +53,8 @@ def sweep(
     split: Split = "dev",
     sampler: SamplerName = OWN,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Annotated[Path, tyro.conf.arg(help="where to write NAME.json, NAME.png and NAME.svg")] = Path(
         "eta-sweep"
@@ -77,6 +78,7 @@ def sweep(
     from simplax.io.sharding import current
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
     from simplax.viz.figures import pyplot
     from simplax.viz.sweep import draw_sweep
 
@@ -89,10 +91,11 @@ def sweep(
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
     samplers = {settings: settings.sampler(loaded) for settings in grid}
     for used in samplers.values():
         loaded.method.check_sampler(used)
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
     identity = {
@@ -105,7 +108,7 @@ def sweep(
     }
     before = sweeps.measured(files[0], identity)
     if compile:
-        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], batch_size)
+        loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], size_of_batch)
     record = manifest(
         loaded, seeds=[seed], evaluation="sampler sweep", sweep=identity, compiled=compile, complete=False
     )
@@ -126,7 +129,7 @@ def sweep(
                 sampler=samplers[settings],
                 temperature=heat,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
             points[settings] = {

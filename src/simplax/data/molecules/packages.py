@@ -97,5 +97,7 @@ def csv_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
                 if len(row) <= max(places):
                     raise UserError(f"{path} has too few cells in line {rows.line_num}: put that right.")
                 yield tuple(row[place] for place in places)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8: save it in that encoding.") from error
     except (csv.Error, EOFError, gzip.BadGzipFile) as error:
         raise UserError(f"{path} is not a readable CSV file: {error}.") from error

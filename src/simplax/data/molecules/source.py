@@ -16,12 +16,14 @@ from simplax.typing import Batch
 class MoleculeSource:
     """Padded rows by global counter: passes, each in an order of its own, or (`seed=None`) always as stored.
 
-    Padding is noised, predicted and scored like every other token: that is how a model learns lengths.
+    `labels` (rows, labels) are as networks read them. Padding is noised, predicted and scored like every other token:
+    that is how a model learns lengths.
     """
 
     rows: np.ndarray
     vocab_size: int
     seed: int | None = 0
+    labels: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -33,4 +35,5 @@ class MoleculeSource:
     def batch(self, indices: Tensor) -> Batch:
         indices = indices.long().cpu()
         chosen = indices % len(self) if self.seed is None else shuffled(indices, len(self), self.seed)
-        return Batch.of(torch.from_numpy(self.rows[chosen.numpy()].astype(np.int64)))
+        tokens = torch.from_numpy(self.rows[chosen.numpy()].astype(np.int64))
+        return Batch.of(tokens, labels=None if self.labels is None else self.labels[chosen])

@@ -19,7 +19,9 @@ _ROWS = 1024
 class HubDataset(Documents):
     """A data set by its name on the hub, memory-mapped by the `datasets` library.
 
-    `revision` is a commit of the data set: with one the same command gives the same data for ever.
+    `revision` is a commit of the data set: with one the same command gives the same data for ever. `files` are the
+    Parquet files of the repository that are read, as a pattern, where its own description of them is not wanted. What
+    was downloaded stays in the library's cache, so an interrupted download goes on where it stopped.
     """
 
     name: str
@@ -28,6 +30,7 @@ class HubDataset(Documents):
     column: str = "text"
     revision: str | None = None
     labels: tuple[str, ...] = ()
+    files: str | None = None
     paths: tuple[Path, ...] = ()
 
     @cached_property
@@ -38,9 +41,8 @@ class HubDataset(Documents):
             raise UserError(
                 'data sets of the hub need the datasets library: pip install "simplax[hub]".'
             ) from error
-        pinned = {} if self.revision is None else {"revision": self.revision}
         try:
-            rows = datasets.load_dataset(self.name, self.config, split=self.split, **pinned)
+            rows = self._load(datasets.load_dataset)
         except Exception as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"the data set {self.name} cannot be loaded from the hub: {reason}") from error
@@ -49,6 +51,14 @@ class HubDataset(Documents):
                 names = ", ".join(rows.column_names)
                 raise UserError(f"{self.name} has no column {name!r}: say --columns with one of {names}.")
         return rows
+
+    def _load(self, load_dataset: Any) -> Any:
+        if self.files is not None:
+            at = "" if self.revision is None else f"@{self.revision}"
+            place = f"hf://datasets/{self.name}{at}/{self.files}"
+            return load_dataset("parquet", data_files=place, split=self.split)
+        pinned = {} if self.revision is None else {"revision": self.revision}
+        return load_dataset(self.name, self.config, split=self.split, **pinned)
 
     def count(self) -> int:
         return len(self._rows)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from simplax.errors import UserError
+from simplax.errors import UserError, nearest
 
 CLASS, NUMBER = "class", "number"
 
@@ -17,7 +20,7 @@ CLASS, NUMBER = "class", "number"
 class Label:
     """One label: a class among `classes`, stored as its place there, or a `number`.
 
-    `mean` and `deviation` of numbers are those of the training sequences, for whoever wants to standardise them.
+    `mean` and `deviation` of numbers are those of the training sequences: a network reads them standardised.
     """
 
     name: str
@@ -25,6 +28,11 @@ class Label:
     classes: tuple[str, ...] = ()
     mean: float = 0.0
     deviation: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """The number of classes; 0 for a number, as `Architecture.labels` says it."""
+        return len(self.classes) if self.kind == CLASS else 0
 
     def value(self, text: str) -> float:
         """The stored number of a value as people write it."""
@@ -54,6 +62,35 @@ def parse(texts: Sequence[str]) -> tuple[Label, ...]:
     if len({label.name for label in made}) != len(made):
         raise UserError("every label is named once: leave out the repetition in --labels.")
     return tuple(made)
+
+
+def standardised(labels: Sequence[Label], values: np.ndarray) -> Tensor:
+    """Stored values (n, labels) as networks read them (`Batch.labels`)."""
+    shift = np.array([0.0 if label.size else label.mean for label in labels])
+    scale = np.array([1.0 if label.size else label.deviation for label in labels])
+    return torch.from_numpy(((values - shift) / scale).astype(np.float32))
+
+
+def chosen(labels: Sequence[Label], values: Mapping[str, Any], number: int) -> Tensor:
+    """What was said about `number` sequences, as networks read it: for each label one value for all, or one each.
+
+    A label that is not named, and a value None, is no label.
+    """
+    for name in values:
+        if name not in [label.name for label in labels]:
+            raise UserError(f"there is no label {name!r}{nearest(name, [label.name for label in labels])}")
+    stored = np.full((number, len(labels)), np.nan)
+    for place, label in enumerate(labels):
+        said: Any = values.get(label.name)
+        said = said.tolist() if hasattr(said, "tolist") else said
+        several = not isinstance(said, str) and isinstance(said, Iterable)
+        each = list(said) if several else [said] * number
+        if len(each) != number:
+            raise UserError(
+                f"give one {label.name} for all or one each: {number} samples, {len(each)} values."
+            )
+        stored[:, place] = [np.nan if value is None else label.value(str(value)) for value in each]
+    return standardised(labels, stored)
 
 
 def encode(labels: Sequence[Label], rows: Iterable[tuple[str, ...]]) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simplax.data.text.labels import Label, standardised
 from simplax.data.text.lengths import attend_to
 from simplax.data.text.order import shuffled
 from simplax.data.text.shards import Shards
@@ -22,6 +23,7 @@ class TextSource:
     shards: Shards
     vocab_size: int
     seed: int | None = 0
+    described_by: tuple[Label, ...] = ()
 
     def __len__(self) -> int:
         return self.shards.rows
@@ -31,12 +33,14 @@ class TextSource:
         return self.shards.length
 
     def batch(self, indices: Tensor) -> Batch:
-        tokens, lengths = self.shards.take(self._rows(indices))
+        rows = self._rows(indices)
+        tokens, lengths = self.shards.take(rows)
         attend = None if lengths is None else attend_to(torch.from_numpy(lengths), self.length)
-        return Batch.of(torch.from_numpy(tokens), attend=attend)
+        labels = standardised(self.described_by, self.shards.take_labels(rows)) if self.described_by else None
+        return Batch.of(torch.from_numpy(tokens), attend=attend, labels=labels)
 
     def labels(self, indices: Tensor) -> Tensor:
-        """(batch, labels) float64, what describes the sequences that `batch` gives for the same counters."""
+        """(batch, labels) float64, as stored: what describes the sequences that `batch` gives for the same counters."""
         return torch.from_numpy(self.shards.take_labels(self._rows(indices)))
 
     def _rows(self, indices: Tensor) -> np.ndarray:

@@ -137,11 +137,15 @@ CORPORA: dict[str, Corpus] = {
     ),
 }
 HUB = "hub:"
+# corpora of the hub by a short name, pinned. This repository also has a loading script, which no library runs any more
+HUB_CORPORA = {
+    "openwebtext": "hub:Skylion007/openwebtext/data/*.parquet#7577b918bd30b25df0b88bb718dc8a6c80cb619b"
+}
 
 
 def kind_of(source: str) -> Kind:
     """The kind of a source by its name alone."""
-    if source.startswith(HUB) or source in CORPORA:
+    if source.startswith(HUB) or source in CORPORA or source in HUB_CORPORA:
         return TEXT
     return KINDS.get(_ending(_files(source)[0]), TEXT)
 
@@ -149,16 +153,26 @@ def kind_of(source: str) -> Kind:
 def open_source(source: str, reading: Reading) -> Documents:
     """The documents that `source` names: a corpus, a data set of the hub, a file, or a directory of files.
 
-    A data set is `hub:NAME[,CONFIG][@SPLIT][#REVISION]`.
+    A data set is `hub:OWNER/NAME[,CONFIG][@SPLIT][#REVISION]`, or `hub:OWNER/NAME/FILES[@SPLIT][#REVISION]` for some of
+    its Parquet files.
     """
+    source = HUB_CORPORA.get(source, source)
     if source in CORPORA:
         return CORPORA[source].documents()
     if source.startswith(HUB):
         name, _, revision = source.removeprefix(HUB).partition("#")
         name, _, split = name.partition("@")
         name, _, config = name.partition(",")
+        owner, _, rest = name.partition("/")
+        short, _, files = rest.partition("/")
         return HubDataset(
-            name, config or None, split or "train", reading.column(), revision or None, reading.labels
+            f"{owner}/{short}" if files else name,
+            config or None,
+            split or "train",
+            reading.column(),
+            revision or None,
+            reading.labels,
+            files or None,
         )
     kind, paths = kind_of(source), existing(_files(source))
     if reading.labels and not kind.has_labels:
@@ -179,7 +193,7 @@ def _files(source: str) -> tuple[Path, ...]:
     path = Path(source)
     if not path.is_dir():
         if not path.exists():
-            known = ", ".join(CORPORA)
+            known = ", ".join([*CORPORA, *HUB_CORPORA])
             raise UserError(
                 f"there is no file or directory {source}, and no corpus of that name (there is {known})."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,7 @@ def jobs(
                 "num": protocol.num,
                 "device": model.device.type,
                 "dtype": model.dtype,
+                **({"compiled": True} if model.numerics.compiled else {}),
                 "torch": str(torch.__version__),
                 "code": sampling_code(model.method, sampler),
             },
@@ -114,6 +115,8 @@ def draw(
     top_p: float | None,
     seed: int,
     eta: float | Concentration | None = None,
+    labels: Mapping[str, Any] | None = None,
+    guidance: float | None = None,
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> Drawn:
@@ -126,6 +129,8 @@ def draw(
         temperature=temperature,
         top_p=top_p,
         eta=eta,
+        labels=labels,
+        guidance=guidance,
         batch_size=batch_size,
         progress=progress,
     )

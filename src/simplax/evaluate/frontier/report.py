@@ -1,4 +1,4 @@
-"""The files of a study: frontier.json, table.md, texts.md, frontier.png and frontier.svg."""
+"""The files of a study: frontier.json, table.md, texts.md, frontier.png, frontier.svg and frontier.html."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from simplax.evaluate.frontier.matches import curves, data_row
 from simplax.evaluate.frontier.tables import LEGEND, columns_table, main_table, matched_table, summary
-from simplax.evaluate.frontier.texts import texts_page
+from simplax.evaluate.frontier.texts import excerpt, texts_page
 from simplax.io.files import write_text
 from simplax.io.manifest import write
-from simplax.viz.frontier import draw_frontier
+from simplax.viz.frontier import draw_frontier, frontier_run
+from simplax.viz.player import write_player
 
 RESULT = "frontier.json"
 _LEFT_OUT = ("per_sample", "text", "settings")
@@ -74,5 +75,9 @@ def write_study(
         title=setting,
         scorer=scorer,
     )
+    lines = curves(rows)
+    texts = [excerpt(str(point.get("text", ""))) for points in lines.values() for point in points]
+    run = frontier_run(lines, data_row(rows), setting=f"{setting} Perplexity under {scorer}.", texts=texts)
+    page = write_player(out / "frontier.html", "A frontier, temperature by temperature", [run])
     written = write(out / RESULT, record)
-    return [str(written), str(out / "table.md"), str(out / "texts.md"), *figures]
+    return [str(written), str(out / "table.md"), str(out / "texts.md"), *figures, str(page)]

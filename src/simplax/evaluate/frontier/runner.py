@@ -21,6 +21,7 @@ from simplax.evaluate.text.controls import NAMES as CONTROLS
 from simplax.io.claims import Claims, work_through
 from simplax.io.sharding import current
 from simplax.pretrained.model import Model
+from simplax.pretrained.numerics import BatchSize, batch_size_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Runner:
     yardstick: Yardstick
     store: Store
     watch: Callable[[Event], None]
-    batch_size: int = 64
+    batch_size: BatchSize = "auto"
     wait: bool = True
     """For points that other processes are at; otherwise `run` ends with what there is."""
     waiting: Callable[[dict[str, str]], None] = lambda others: None
@@ -196,7 +197,7 @@ class Runner:
             top_p=job.settings["top_p"],
             seed=job.settings["first_seed"],
             eta=entrant.eta,
-            batch_size=self.batch_size,
+            batch_size=batch_size_for(self._loaded[1], self.batch_size, one.num),
             progress=self._ticker(one.what, "sampling", one.num, job.num_steps),
         )
         current().on_first(lambda: self.store.keep_samples(key, drawn))

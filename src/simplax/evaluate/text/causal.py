@@ -2,7 +2,8 @@
 
 The token rule is the published one: text is tokenised anew by the scorer and cut to as many tokens as the model's rows
 have, or to the scorer's context; the first token has no prediction and is not counted; the first end of a document
-counts, later ones do not. Everything is computed in float32.
+counts, later ones do not. A scorer computes in float32 on a CPU and in its own format on a GPU; nats and ranks are read
+from its logits in float32.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from torch import Tensor
 from simplax.data.text.tokenizers import END
 from simplax.io.sharding import current
 
-_TOKENS_PER_BATCH = 2048
+_TOKENS_PER_BATCH = {"cuda": 16_384}
+_FEW_TOKENS = 2048
+"""Tokens of a batch, by kind of device, and on any other."""
 _POSITIONS_AT_ONCE = 256
 """Positions whose scores over the vocabulary are ranked together: bounds memory, changes nothing."""
 
@@ -80,7 +83,8 @@ class CausalScorer:
         empty = torch.zeros(0)
         nll, ranks = [empty] * len(rows), [empty.long()] * len(rows)
         states: list[Tensor | None] = [None] * len(rows)
-        groups = list(batches(list(wanted)))
+        most = _TOKENS_PER_BATCH.get(self.model.device.type, _FEW_TOKENS)
+        groups = list(batches(list(wanted), most))
         processes, done = current(), 0
         tell = processes.counting(progress, len(rows))
 
@@ -144,11 +148,11 @@ def observed(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(nll), torch.cat(ranks)
 
 
-def batches(rows: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """All rows that have tokens, in groups of similar length and bounded size."""
+def batches(rows: list[tuple[int, ...]], most: int = _FEW_TOKENS) -> Iterator[list[tuple[int, ...]]]:
+    """All rows that have tokens, in groups of similar length and at most so many tokens, padding included."""
     batch: list[tuple[int, ...]] = []
     for row in sorted((row for row in rows if row), key=len, reverse=True):
-        if batch and (len(batch) + 1) * len(batch[0]) > _TOKENS_PER_BATCH:
+        if batch and (len(batch) + 1) * len(batch[0]) > most:
             yield batch
             batch = []
         batch.append(row)

@@ -111,10 +111,13 @@ def _load(source: str, title: str, context: int, device: str, gguf: str | None =
 
     options: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
     safe = {} if gguf else {"use_safetensors": True}  # nothing is ever unpickled
+    place = pick_device(device)
+    # a GPU computes in the format the weights are stored in; what was packed is unpacked to float32
+    dtype: Any = "auto" if place.type == "cuda" and not gguf else torch.float32
     with contextlib.redirect_stderr(io.StringIO()):  # bars and advice of the libraries below
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
-            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options, **safe)
+            model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options, **safe)
         except Exception as error:  # the libraries below raise nearly anything
             if Path(source).is_dir():
                 raise UserError(
@@ -125,8 +128,12 @@ def _load(source: str, title: str, context: int, device: str, gguf: str | None =
                 f"`hf download {source}`, or name a folder that holds it."
             ) from error
     seen = min(context, getattr(model.config, "max_position_embeddings", None) or context)
-    identity = {"name": title, **_origin(source, gguf, model), "dtype": "float32", "context": seen}
-    return CausalScorer(title, identity, model.to(pick_device(device)).eval(), tokenizer, seen)
+    identity = {"name": title, **_origin(source, gguf, model), "dtype": _name(model.dtype), "context": seen}
+    return CausalScorer(title, identity, model.to(place).eval(), tokenizer, seen)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _origin(source: str, gguf: str | None, model: Any) -> dict[str, str]:

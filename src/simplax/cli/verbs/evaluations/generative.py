@@ -8,7 +8,21 @@ import tyro
 
 from simplax.cli.output import check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
-from simplax.cli.sampling import OWN, BatchSize, Eta, SamplerName, Seed, Steps, Temperature, read_eta
+from simplax.cli.sampling import (
+    OWN,
+    BatchSize,
+    Compile,
+    Dtype,
+    Eta,
+    Guidance,
+    LabelValues,
+    SamplerName,
+    Seed,
+    Steps,
+    Temperature,
+    read_eta,
+    read_labels,
+)
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.cli.verbs.frontier import Data, ScorerName, TopP, human_text, rich_table
 from simplax.io.progress import progress
@@ -25,9 +39,13 @@ def evaluate(
     top_p: TopP = None,
     sampler: SamplerName = OWN,
     eta: Eta = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     seed: Seed = 0,
     data: Data = None,
-    batch_size: BatchSize = 64,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
     device: Device = "auto",
@@ -47,12 +65,13 @@ def evaluate(
     from simplax.evaluate.text import load_scorer
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     if seed < 0:
         raise UserError(f"the seed must not be negative, got {seed}.")
-    concentration = read_eta(eta)
+    concentration, described = read_eta(eta), read_labels(labels)
     check_targets(out)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile))
     prepared = human_text(loaded, data)
     check(loaded, prepared, loaded.config.name)
     judge = load_scorer(scorer, device=device)
@@ -66,7 +85,9 @@ def evaluate(
             top_p=top_p,
             seed=seed,
             eta=concentration,
-            batch_size=batch_size,
+            labels=described,
+            guidance=guidance,
+            batch_size=batch_size_for(loaded, batch_size, num),
             progress=done,
         )
     with progress("scoring human text", len(yardstick.held_out)) as done:
@@ -97,6 +118,8 @@ def evaluate(
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if temperature is None else temperature,
         top_p=defaults.top_p if top_p is None else top_p,
+        labels=described,
+        guidance=guidance,
         evaluation="generative",
         measured_with=yardstick.identity,
         result=result,

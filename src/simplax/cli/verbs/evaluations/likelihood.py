@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from simplax.cli.output import check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
+from simplax.cli.sampling import BatchSize, Compile, Dtype
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
@@ -25,7 +27,12 @@ def evaluate(
     ] = None,
     draws: Annotated[int, tyro.conf.arg(help="independent draws of time and noise for each")] = 8,
     seed: Annotated[int, tyro.conf.arg(help="of times and noise")] = 0,
-    batch_size: Annotated[int, tyro.conf.arg(help="changes speed only")] = 256,
+    no_labels: Annotated[
+        bool, tyro.conf.arg(help="do not show the network the labels of the sequences")
+    ] = False,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
     device: Device = "auto",
@@ -33,16 +40,21 @@ def evaluate(
 ) -> None:
     """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
 
-    For models of text it is also given per character of the scored text, special symbols not counted.
+    A network that reads labels reads those of the data, or none with --no-labels. For models of text it is also given
+    per character of the scored text, special symbols not counted.
     """
     import time
 
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     batch = loaded.config.task.held_out_batch(num)
+    reads = bool(loaded.config.architecture.labels) and not no_labels
+    if not reads:
+        batch = replace(batch, labels=None)
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
     with progress("likelihood", rounds * len(batch.tokens)) as done:
@@ -50,9 +62,10 @@ def evaluate(
             batch.tokens,
             given=batch.given,
             attend=batch.attend,
+            labels=batch.labels,
             draws=draws,
             seed=seed,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, len(batch.tokens)),
             progress=done,
         )
     characters = count_characters(loaded, batch)
@@ -69,6 +82,7 @@ def evaluate(
         "scored_tokens": value.scored_tokens,
         "characters": characters,
         "draws": value.draws,
+        "labels": [label.name for label in loaded.config.task.described_by()] if reads else None,
         "data_entropy": loaded.config.task.entropy(),
     }
     seconds = time.perf_counter() - start

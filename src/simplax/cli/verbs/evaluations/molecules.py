@@ -14,13 +14,18 @@ from simplax.cli.parsing import Device, Json, Weights
 from simplax.cli.sampling import (
     OWN,
     BatchSize,
+    Compile,
+    Dtype,
     Eta,
+    Guidance,
+    LabelValues,
     SamplerName,
     Seed,
     Steps,
     Temperature,
     TimePower,
     read_eta,
+    read_labels,
 )
 from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
@@ -69,8 +74,12 @@ def evaluate(
     sampler: SamplerName = OWN,
     eta: Eta = None,
     time_power: TimePower = None,
+    labels: LabelValues = (),
+    guidance: Guidance = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 256,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
+    compile: Compile = False,
     workers: Annotated[int, tyro.conf.arg(help="processes that compute properties; changes speed only")] = 1,
     samples: Annotated[Path | None, tyro.conf.arg(help="file for the strings, one per line")] = None,
     figures: Annotated[Path | None, tyro.conf.arg(help="directory for pictures of the strings")] = None,
@@ -113,12 +122,16 @@ def evaluate(
         record = _file_record(Path(model))
         data = reference or "moses"
     else:
-        options = {
+        from simplax.pretrained.numerics import batch_size_for
+
+        options: dict[str, Any] = {
             "num_steps": steps, "temperature": temperature, "top_p": top_p, "eta": read_eta(eta),
-            "time_power": time_power, "batch_size": batch_size,
+            "time_power": time_power, "labels": read_labels(labels), "guidance": guidance,
         }  # fmt: skip
-        loaded, data = _load(model, weights, device, reference)
-        strings, facts, record = _draw(sampler.on(loaded), 30_000 if num is None else num, seed, options)
+        loaded, data = _load(model, weights, device, reference, dtype, compile)
+        number = 30_000 if num is None else num
+        options["batch_size"] = batch_size_for(loaded, batch_size, number)
+        strings, facts, record = _draw(sampler.on(loaded), number, seed, options)
 
     def finish() -> None:
         if samples is not None:
@@ -145,11 +158,13 @@ def evaluate(
     current().on_first(finish)  # several processes share the drawing; the chemistry has --workers
 
 
-def _load(model: str, weights: Any, device: str, reference: str | None) -> tuple[Model, str]:
+def _load(
+    model: str, weights: Any, device: str, reference: str | None, dtype: Any, compile: bool
+) -> tuple[Model, str]:
     from simplax.evaluate.molecules.strings import molecules_task
     from simplax.pretrained.model import from_pretrained
 
-    loaded = from_pretrained(model, weights=weights, device=device)
+    loaded = from_pretrained(model, weights=weights, device=device, dtype=dtype, compile=compile)
     return loaded, reference or molecules_task(loaded).dataset
 
 
@@ -180,7 +195,9 @@ def _draw(
         held = task.held_out_batch(min(_HELD_OUT, len(source)))
         draws = 1 if model.method.exact_likelihood else _DRAWS
         with progress("likelihood", draws * len(held.tokens)) as done:
-            value = model.nll(held.tokens, draws=draws, batch_size=options["batch_size"], progress=done)
+            value = model.nll(
+                held.tokens, labels=held.labels, draws=draws, batch_size=options["batch_size"], progress=done
+            )
         # never only per position: padding is easy, and there may be any amount of it
         facts["nats_per_molecule"] = float(value.per_sequence.mean())
         facts["nats_per_molecule_kind"] = "exact" if value.exact else "upper bound"
@@ -193,6 +210,8 @@ def _draw(
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if options["temperature"] is None else options["temperature"],
         top_p=defaults.top_p if options["top_p"] is None else options["top_p"],
+        labels=options["labels"],
+        guidance=options["guidance"],
     )
     return task.text(drawn.tokens.cpu()), facts, record
 

@@ -11,6 +11,7 @@ from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import (
     OWN,
     BatchSize,
+    Dtype,
     Eta,
     SamplerName,
     Seed,
@@ -37,7 +38,8 @@ def evaluate(
     time_power: TimePower = None,
     temperature: Temperature = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 64,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     out: Out = None,
     weights: Weights = "auto",
     device: Device = "auto",
@@ -51,10 +53,11 @@ def evaluate(
     from simplax.evaluate.revision import of_model
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
     concentration = read_eta(eta)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
     with progress("filling in", num) as done:
         measured, drawn, used = of_model(
             loaded,
@@ -65,7 +68,7 @@ def evaluate(
             time_power=time_power,
             temperature=temperature,
             seed=seed,
-            batch_size=batch_size,
+            batch_size=batch_size_for(loaded, batch_size, num),
             progress=done,
         )
     record = manifest(

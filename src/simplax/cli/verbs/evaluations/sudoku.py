@@ -13,6 +13,7 @@ from simplax.cli.sampling import (
     OWN,
     BatchSize,
     Compile,
+    Dtype,
     Eta,
     SamplerName,
     Seed,
@@ -81,7 +82,8 @@ def evaluate(
         str | None, tyro.conf.arg(help="where the sampler's settings were chosen, for the manifest")
     ] = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 128,
+    batch_size: BatchSize = "auto",
+    dtype: Dtype = "float32",
     compile: Compile = False,
     out: Out = None,
     weights: Weights = "auto",
@@ -100,10 +102,12 @@ def evaluate(
     from simplax.evaluate.declared import declared
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
+    from simplax.pretrained.numerics import batch_size_for
 
     check_targets(out)
     concentration, stop = read_eta(eta), read_stop(stop_after)
-    loaded = sampler.on(from_pretrained(model, weights=weights, device=device))
+    loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
+    size_of_batch = batch_size_for(loaded, batch_size, num)
     task = sudoku_task(loaded)
     # all sets first: one that cannot be made is reported before hours of sampling
     sets = _sets(task, clues, num, puzzles, split, exact_clues)
@@ -115,7 +119,7 @@ def evaluate(
     }
     temperatures = {count: _temperature(loaded, count, temperature) for count in counts}
     if compile:
-        loaded = compiled(loaded, [len(chosen) for _, chosen, _ in sets], batch_size)
+        loaded = compiled(loaded, [len(chosen) for _, chosen, _ in sets], size_of_batch)
     scores: list[Score] = []
     written: str | None = None
     record: dict[str, Any] = {}
@@ -135,7 +139,7 @@ def evaluate(
                 revision=revision,
                 ratings=ratings,
                 seed=seed,
-                batch_size=batch_size,
+                batch_size=size_of_batch,
                 progress=done,
             )
         scores.append(score)

@@ -1,0 +1,70 @@
+"""Requests about molecules: strings from noise, drawn as soon as they can be read."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor
+
+from simplax.pretrained.model import Model
+from simplax.serve.engine import Job
+from simplax.serve.plans import Clock, Plan
+from simplax.serve.schemas import MoleculesRequest
+from simplax.serve.served import Served
+
+_SIZE = (260, 200)
+
+
+def plan(served: Served, asked: MoleculesRequest) -> Plan:
+    model, task = served.model, served.model.config.task
+    sampling = served.sampling(asked, conditional=False)
+    clock = Clock(model, sampling)
+    can_read = importlib.util.find_spec("rdkit") is not None
+    draw = lru_cache(maxsize=256)(structure if can_read else lambda text: None)
+
+    def work(job: Job, shared: Model) -> dict[str, Any]:
+        def watch(step: int, tokens: Tensor) -> None:
+            strings = task.text(tokens.cpu())
+            job.emit(
+                "step",
+                {**clock.at(step), "strings": strings, "structures": [draw(text) for text in strings]},
+            )
+
+        drawn = shared.sample(
+            asked.num,
+            num_steps=sampling.num_steps,
+            seeds=asked.seed,
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            sampler=sampling.sampler,
+            watch=watch,
+        )
+        strings = task.text(drawn.tokens.cpu())
+        pictures = [draw(text) for text in strings]
+        return {
+            "strings": strings,
+            "valid": [picture is not None if can_read else None for picture in pictures],
+            "structures": pictures,
+            "steps": drawn.num_steps,
+            "calls": drawn.nfe,
+        }
+
+    return Plan(model, asked.num, {"model": served.name, "steps": sampling.steps, "num": asked.num}, work)
+
+
+def structure(text: str) -> str | None:
+    """The drawing of a SMILES string as SVG; None for one that RDKit cannot read."""
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    from simplax.data.molecules.canonical import parse
+
+    molecule = parse(text) if text else None
+    if molecule is None:
+        return None
+    drawer = rdMolDraw2D.MolDraw2DSVG(*_SIZE)
+    rdMolDraw2D.PrepareAndDrawMolecule(drawer, molecule)
+    drawer.FinishDrawing()
+    picture: str = drawer.GetDrawingText()
+    return picture

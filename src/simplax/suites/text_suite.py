@@ -1,0 +1,144 @@
+"""Text as a benchmark and as a suite: perplexity at the entropy of the data, by number of network calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from simplax.methods import HasLikelihood, Method
+from simplax.nn import Architecture
+from simplax.pretrained.model import Model
+from simplax.suites.benchmark import Benchmark, Column, Measured, Point, Progress, Surroundings
+from simplax.suites.declared import Entry, Options, Setting, Suite
+from simplax.suites.rows import Plan, seeds_of, steps_of
+from simplax.tasks import Task, TextTask
+
+STEPS = 2000
+VOCABULARY, LENGTH = 1024, 128
+_TEMPERATURES = (0.84, 0.9, 0.96, 1.0, 1.06, 1.12)  # the paper's range
+_DEVELOPMENT = 1 << 40  # first seed of the noise; evaluation begins at 0
+_LIKELIHOOD, _HELD_OUT, _DRAWS = "nll", 256, 4
+DATA = "human text"
+
+
+@dataclass(frozen=True)
+class TextBenchmark(Benchmark):
+    """`num` samples at each number of `calls`, at the temperature whose samples come closest to the data's unigram
+    entropy (chosen with noise of their own), judged by `scorer`; and the likelihood where a method has one.
+    """
+
+    vocabulary: int = VOCABULARY
+    length: int = LENGTH
+    calls: tuple[int, ...] = (16, 32, 128)
+    num: int = 128
+    develop_num: int = 32
+    scorer: str = "smollm2"
+    batch_size: int = 32
+
+    def points(self) -> tuple[Point, ...]:
+        drawn = (Point(str(calls), str(calls), calls, self._columns(calls)) for calls in self.calls)
+        column = Column(_LIKELIHOOD, "nats/token", best="low", scale=1.0, digits=3)
+        return (*drawn, Point(_LIKELIHOOD, str(self.calls[-1]), self.calls[-1], (column,)))
+
+    def _columns(self, calls: int) -> tuple[Column, ...]:
+        return (
+            Column(f"{calls} PPL", f"{calls} calls: PPL", best="low", scale=1.0),
+            Column(f"{calls} entropy", "entropy", best="none", scale=1.0, digits=2),
+        )
+
+    def drawn(self, point: Point | None) -> int:
+        return self.develop_num if point is None else self.num
+
+    def references(self) -> tuple[str, ...]:
+        from simplax.evaluate.text.controls import NAMES
+
+        return (DATA, *NAMES)
+
+    def develop(
+        self, model: Model, group: str, around: Surroundings, progress: Progress
+    ) -> tuple[float, float]:
+        """How close the entropy is to that of held-out text: no scorer is asked."""
+        from simplax.evaluate.entropy import unigram_entropy
+
+        drawn = model.sample(
+            self.develop_num, seeds=_DEVELOPMENT, batch_size=self.batch_size, progress=progress
+        )
+        target = unigram_entropy(model.config.task.held_out_batch(_HELD_OUT).tokens)
+        return -abs(unigram_entropy(drawn.tokens.cpu()) - target), drawn.nfe
+
+    def measure(self, model: Model, point: Point, around: Surroundings, progress: Progress) -> Measured:
+        start = time.perf_counter()
+        if point.key == _LIKELIHOOD:
+            return self._likelihood(model, start, progress)
+        drawn = model.sample(self.num, seeds=0, batch_size=self.batch_size, progress=progress)
+        found = _yardstick(self).measure(drawn.tokens.cpu())
+        facts = {"caught_by": found["flags"], "text": found["text"]}
+        values = self._values(found, point.calls)
+        return Measured(values, self.num, drawn.nfe, time.perf_counter() - start, facts)
+
+    def _likelihood(self, model: Model, start: float, progress: Progress) -> Measured:
+        """Empty for methods that have none."""
+        if not isinstance(model.method, HasLikelihood):
+            return Measured({}, 0, 0.0, 0.0, {"kind": "none"})
+        held = model.config.task.held_out_batch(_HELD_OUT)
+        exact = model.method.exact_likelihood
+        value = model.nll(held.tokens, draws=1 if exact else _DRAWS, batch_size=self.batch_size)
+        half = 1.96 * value.standard_error
+        nats = value.nats_per_token
+        facts = {"kind": "exact" if exact else "upper bound"}
+        triple = (nats, nats - half, nats + half)
+        return Measured({_LIKELIHOOD: triple}, _HELD_OUT, 0.0, time.perf_counter() - start, facts)
+
+    def refer(self, name: str, around: Surroundings, progress: Progress) -> Measured:
+        start, yardstick = time.perf_counter(), _yardstick(self)
+        found = yardstick.human() if name == DATA else yardstick.measure(yardstick.controls[name].ids)
+        values = {key: value for calls in self.calls for key, value in self._values(found, calls).items()}
+        facts = {"caught_by": found["flags"]}
+        return Measured(values, found["num"], 0.0, time.perf_counter() - start, facts)
+
+    def _values(self, found: Any, calls: int) -> dict[str, tuple[float | None, float | None, float | None]]:
+        columns, ends = found["columns"], found["intervals"]
+        return {
+            f"{calls} PPL": (columns["perplexity"], *ends["perplexity"]),
+            f"{calls} entropy": (columns["entropy"], *ends["entropy"]),
+        }
+
+
+@lru_cache(maxsize=1)
+def _yardstick(benchmark: TextBenchmark) -> Any:
+    from simplax.evaluate.frontier.yardstick import Yardstick
+    from simplax.evaluate.text import load_scorer
+
+    task = TextTask(categories=benchmark.vocabulary, sequence_length=benchmark.length)
+    return Yardstick(task.prepared(), load_scorer(benchmark.scorer), benchmark.num)
+
+
+def _as_it_is(
+    method: Method, task: Task, trunk: Architecture
+) -> tuple[Task, Architecture, Mapping[str, str]]:
+    return task, trunk, {}
+
+
+def text(options: Options) -> Suite:
+    plan = Plan(
+        task=TextTask(categories=VOCABULARY, sequence_length=LENGTH),
+        trunk=Architecture(width=144, depth=5, heads=4),
+        steps=steps_of(options, STEPS),
+        batch_size=64,
+        precision=options.precision,
+        place=_as_it_is,
+        soft_cap=30.0,
+    )
+    benchmark = TextBenchmark() if options.num is None else TextBenchmark(num=options.num)
+    title = "Messages of US presidents: perplexity at the entropy of the data, by network calls"
+    entries = tuple(_tempered(entry) for entry in plan.every_method())
+    return Suite("text", title, benchmark, entries, seeds_of(options))
+
+
+def _tempered(entry: Entry) -> Entry:
+    """Temperatures alone are tried: they are what moves a sample along the frontier."""
+    sampler = entry.config.method.sampler()
+    return replace(entry, tries=tuple(Setting(sampler, value) for value in _TEMPERATURES))
