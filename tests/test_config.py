@@ -181,7 +181,7 @@ def test_flags_are_read_by_the_type_of_their_setting() -> None:
         ("run.precision", "float8", "run.precision must be one of auto, float32, bfloat16"),
         ("run.optimizer.betas", "0.9", "a list of 2 values"),
         ("method", "simplex", "did you mean simplax?"),
-        ("method.concentration", "xyz", "choose one of constant, per_token, vanishing"),
+        ("method.concentration", "xyz", "choose one of constant, normalised, per_token, vanishing"),
         ("method.schedule.kind", "cosin", "did you mean cosine?"),
         ("method.weighting", "heavy", "unknown weighting 'heavy'"),
         ("architecture.width", "33", "must be a multiple of"),

@@ -18,7 +18,7 @@ from simplax.methods import METHODS, HasLikelihood
 from simplax.nn import Architecture, fusing
 from simplax.nn.network import Chain
 from simplax.random import Keys
-from simplax.samplers import Psi, Simplax
+from simplax.samplers import Psi, Simplax, SimplexChurn
 from simplax.samplers.base import Setting
 from simplax.samplers.kappa import Fixed
 from simplax.typing import Batch, StepContext
@@ -72,6 +72,7 @@ SAMPLERS: dict[str, tuple[str, Any]] = {
     "simplax, dense": ("simplax", Simplax(eta=5.0, form="dense")),
     "simplax, likeliest end": ("simplax", Simplax(eta=5.0, last="posterior_argmax")),
     "udlm, psi": ("udlm", Psi(Fixed(0.5), last="posterior")),
+    "sdm, little churn": ("sdm", SimplexChurn(0.2)),
     "mdlm, psi": ("mdlm", Psi(Fixed(0.5), last="greedy")),
 }
 

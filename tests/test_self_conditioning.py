@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from simplax.errors import UserError
-from simplax.methods import MDLM, UDLM, Duo, DuoBase, Method, Simplax
+from simplax.methods import MDLM, SDM, UDLM, Duo, DuoBase, Method, Simplax
 from simplax.nn import Architecture, Network, attribute, num_categories
 from simplax.nn.carry import CARRIES, carry_of
 from simplax.random import Keys
@@ -27,6 +27,7 @@ METHODS: dict[str, Method] = {
     "mdlm": MDLM(),
     "duo-base": DuoBase(),
     "duo": Duo(),
+    "sdm": SDM(),
 }
 MEASURED = {name: METHODS[name] for name in ("simplax", "simplax, reads w", "udlm", "mdlm")}
 TOKENS = Keys.from_seeds(torch.arange(B)).randint(K, L)
@@ -149,9 +150,9 @@ def test_sampling_feeds_what_the_previous_call_left(name: str, carry: str) -> No
     denoiser.register_forward_hook(lambda module, arguments, result: left.append(result))
 
     def draw(seeds: list[int]) -> Tensor:
-        sampler, schedule = method.sampler(), method.schedule  # type: ignore[attr-defined]
         out = sample(
-            denoiser, (len(seeds), L), sampler=sampler, schedule=schedule, num_steps=4, vocab_size=K, seeds=seeds
+            denoiser, (len(seeds), L), sampler=method.sampler(), process=method.process(denoiser), num_steps=4,
+            vocab_size=K, seeds=seeds,
         )  # fmt: skip
         return out.tokens
 

@@ -67,8 +67,9 @@ def test_solutions_as_json(
 ) -> None:
     use(oracle("sudoku-cpu-simplax", NINE))
     rows = printed(capsys, 0, "solve", *TEXTS, "--steps", "3")
+    work = {"nfe": 3, "block_passes": 0, "multiply_adds": 0}  # an oracle does not say how deep it is
     assert rows == [
-        {"puzzle": digits(puzzle), "solution": digits(solution), "valid": True, "attempts": 1, "nfe": 3}
+        {"puzzle": digits(puzzle), "solution": digits(solution), "valid": True, "attempts": 1, **work}
         for puzzle, solution in zip(NINE.puzzles, NINE.solutions)
     ]
     (here / "puzzles.txt").write_text("# two\n" + "\n".join(TEXTS))

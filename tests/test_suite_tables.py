@@ -186,7 +186,19 @@ def test_comparison_of_results() -> None:
 
 
 def test_repeated_commands_write_elsewhere() -> None:
-    words = ["runs/x", "sudoku", "--clues", "40", "35", "--out", "a.json", "--json", "--samples=b.txt", "--seed", "3"]
+    words = [
+        "runs/x",
+        "sudoku",
+        "--clues",
+        "40",
+        "35",
+        "--out",
+        "a.json",
+        "--json",
+        "--samples=b.txt",
+        "--seed",
+        "3",
+    ]
     assert _without_places(words) == ["runs/x", "sudoku", "--clues", "40", "35", "--seed", "3"]
 
 

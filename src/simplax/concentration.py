@@ -110,13 +110,47 @@ class PerToken(Concentration):
         return chance / (1.0 - chance)
 
 
+@dataclass(frozen=True)
+class Normalised(Concentration):
+    """Through nu = 1 / (1 + eta), a state's share of the largest variance it could have: eta = 1 / nu - 1.
+
+    nu is `nu_0` until the time `bend`, and changes linearly to `nu_1` at time 1 from there (SDM, arXiv 2609.35553).
+    """
+
+    nu_0: float = 0.4
+    """share of the largest variance until `bend`"""
+    nu_1: float = 0.75
+    """share of the largest variance at time 1"""
+    bend: float = 0.8
+    """time at which it begins to change"""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.nu_0 < 1 and 0 < self.nu_1 < 1):
+            raise ValueError(f"shares of the largest variance lie in (0, 1), got {self.nu_0} and {self.nu_1}")
+        if not 0 <= self.bend < 1:
+            raise ValueError(f"the time at which nu begins to change must lie in [0, 1), got {self.bend}")
+
+    def __call__(self, t: Tensor, num_steps: int = 1) -> Tensor:
+        late = ((t - self.bend) / (1.0 - self.bend)).clamp(min=0.0)
+        return 1.0 / (self.nu_0 + late * (self.nu_1 - self.nu_0)) - 1.0
+
+    @property
+    def largest(self) -> float:
+        return 1.0 / min(self.nu_0, self.nu_1) - 1.0
+
+
 def as_concentration(eta: float | Concentration) -> Concentration:
     return eta if isinstance(eta, Concentration) else Constant(float(eta))
 
 
 # how a concentration is typed: its name and the numbers of its fields, all but the first optional
-SPELLINGS: dict[str, type[Concentration]] = {"constant": Constant, "vanish": Vanishing, "pertoken": PerToken}
-SYNTAX = "a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"
+SPELLINGS: dict[str, type[Concentration]] = {
+    "constant": Constant,
+    "vanish": Vanishing,
+    "pertoken": PerToken,
+    "normalised": Normalised,
+}
+SYNTAX = "a number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or normalised:NU0:NU1:BEND"
 
 
 def parse(text: str) -> float | Concentration:

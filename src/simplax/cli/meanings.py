@@ -54,6 +54,9 @@ MEANINGS: dict[str, str] = {
     "Architecture.labels": "classes of each label that the network reads, 0 for a number; as in the data",
     "label_dropout": "share of training sequences whose labels are hidden, for guidance and for sampling without",
     "checkpointing": "recompute each block in the backward pass: slower, less memory",
+    "Architecture.loops": "times that a call goes through the blocks, whose weights are tied between loops",
+    "loop_loss": "train on the prediction after every loop, the r-th of R weighted by r / R",
+    "fewest_loops": "draw the number of loops of a training step evenly between this and loops; all of them if none",
     # training
     "Run.steps": "optimizer steps",
     "Run.batch_size": "sequences per step, over all processes and micro-batches",

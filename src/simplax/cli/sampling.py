@@ -23,7 +23,8 @@ Eta = Annotated[
     str | None,
     tyro.conf.arg(
         metavar="ETA",
-        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS",
+        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
+        "normalised:NU0:NU1:BEND",
     ),
 ]
 TimePower = Annotated[
@@ -31,6 +32,9 @@ TimePower = Annotated[
     tyro.conf.arg(
         metavar="P", help="times of the steps are (1 - k/N)^P: over 1 for finer steps near the end"
     ),
+]
+Loops = Annotated[
+    int | None, tyro.conf.arg(metavar="R", help="times that a call goes through the network's blocks")
 ]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
 StopAfter = Annotated[

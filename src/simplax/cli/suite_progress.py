@@ -74,9 +74,7 @@ class Watching:
             self._said = now
             say(f"{event.job.name}: {event.stage}, {event.done:,} of {event.total:,}; {self._left()}")
 
-    def ended(self, job: Job | None, failure: str | None) -> None:
-        if job is None:
-            return
+    def ended(self, job: Job, failure: str | None) -> None:
         if failure is not None:
             self.failures[job.name] = failure
         say(f"{job.name}: {'done' if failure is None else f'failed, {failure}'}; {self._left()}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simplax.concentration import Concentration, Constant, PerToken, Vanishing
+from simplax.concentration import Concentration, Constant, Normalised, PerToken, Vanishing
 from simplax.config import codec
 from simplax.errors import UserError
 from simplax.methods import METHODS, Method
@@ -33,7 +33,12 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
     Method: METHODS,
     Architecture: PRESETS,
     Schedule: {"loglinear": LogLinear, "linear": Linear, "cosine": Cosine, "polynomial": Polynomial},
-    Concentration: {"constant": Constant, "vanishing": Vanishing, "per_token": PerToken},
+    Concentration: {
+        "constant": Constant,
+        "vanishing": Vanishing,
+        "per_token": PerToken,
+        "normalised": Normalised,
+    },
     Sampler: SAMPLERS,
     Kappa: {
         "fixed": Fixed,
@@ -62,10 +67,14 @@ class SamplingDefaults:
     """share of the probability that is kept at each position, the most likely tokens first"""
     sampler: Sampler[Any] | None = None
     """sampler and its settings; the method's own if none"""
+    loops: int | None = None
+    """how often a call goes through the network's blocks; as in training if none"""
 
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise UserError(f"num_steps must be at least 1, got {self.num_steps}.")
+        if self.loops is not None and self.loops < 1:
+            raise UserError(f"loops must be at least 1, got {self.loops}.")
         check_temperature(self.temperature)
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")

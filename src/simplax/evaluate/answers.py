@@ -16,6 +16,7 @@ from simplax.errors import UserError
 from simplax.io.sharding import alone, current
 from simplax.pretrained.model import Model
 from simplax.samplers import Sampler, Samples
+from simplax.samplers.base import Counted
 from simplax.samplers.batches import in_order, join
 from simplax.samplers.stopping import Settled
 from simplax.samplers.transfer import moved
@@ -23,9 +24,9 @@ from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, `calls` (number,) those
-    of each, `block_passes` the transformer blocks it went through.
+class Answers(Counted):
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board (`calls` (number,) those
+    of each), made of `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
     neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested, and `decoded`
@@ -41,6 +42,7 @@ class Answers:
     num_steps: int
     frames: np.ndarray | None = None
     block_passes: float = 0.0
+    multiply_adds: float = 0.0
     calls: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     decoded: np.ndarray | None = None
     log_prob: np.ndarray | None = None
@@ -110,6 +112,7 @@ def answer(
     temperature: float | None = None,
     sampler: Sampler[Any] | None = None,
     stop: Settled | None = None,
+    loops: int | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
     score: bool = False,
@@ -148,6 +151,7 @@ def answer(
             tokens=held.tokens[rows],
             given=held.given[rows],
             sampler=sampler or model.sampler(eta, time_power=time_power, conditional=conditional),
+            loops=loops,
             batch_size=len(rows),
             trajectory=trajectory,
             stop=stop,
@@ -177,14 +181,13 @@ def _answers(task: SudokuTask, puzzles: np.ndarray, drawn: Samples) -> Answers:
         puzzles,
         boards,
         formed,
-        drawn.nfe,
-        drawn.num_steps,
-        None if drawn.trajectory is None else _frames(task, drawn.trajectory),
-        drawn.block_passes,
-        drawn.sample_calls.cpu().numpy(),
-        None if drawn.decoded is None else _frames(task, drawn.decoded),
-        None if drawn.log_prob is None else drawn.log_prob.cpu().numpy(),
-        drawn.times,
+        num_steps=drawn.num_steps,
+        frames=None if drawn.trajectory is None else _frames(task, drawn.trajectory),
+        calls=drawn.sample_calls.cpu().numpy(),
+        decoded=None if drawn.decoded is None else _frames(task, drawn.decoded),
+        log_prob=None if drawn.log_prob is None else drawn.log_prob.cpu().numpy(),
+        times=drawn.times,
+        **drawn.work(),
     )
 
 

@@ -21,6 +21,8 @@ _FREE = frozenset(
         "seconds",
         "result",
         "nfe",
+        "block_passes",
+        "multiply_adds",
         "model",
         "models",
         "written",

@@ -25,6 +25,7 @@ from simplax.evaluate.intervals import wilson
 from simplax.evaluate.revision import expected_edits, measure, own_evidence
 from simplax.pretrained.model import Model
 from simplax.samplers import Sampler
+from simplax.samplers.base import Counted
 from simplax.samplers.stopping import Settled
 
 Split = Literal["eval", "dev"]
@@ -65,13 +66,13 @@ class BestOf:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Counted):
     """What a model did on one set. `accuracy` (the whole board is the only solution) and `cell_accuracy` (the share of
     blank cells that are right) are None without clues, where every valid board is right.
 
     `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set. `distinct` counts
-    the different boards among the valid ones without clues. `block_passes` are transformer blocks per board. `clues` is
-    None for puzzles of a file with whatever counts it has.
+    the different boards among the valid ones without clues. `clues` is None for puzzles of a file with
+    whatever counts it has.
     """
 
     clues: int | None
@@ -80,12 +81,13 @@ class Score:
     cell_accuracy: float | None
     validity: Proportion
     nfe: float
+    block_passes: float
+    multiply_adds: float
     num_steps: int
     puzzles_per_second: float
     seconds: float
     clue_counts: dict[int, int]
     sha256: str
-    block_passes: float = 0.0
     distinct: int | None = None
     best_of: BestOf | None = None
     revision: dict[str, Any] | None = None
@@ -151,6 +153,7 @@ def evaluate(
     attempts: int = 1,
     revision: bool = False,
     ratings: np.ndarray | None = None,
+    loops: int | None = None,
     seed: int = 0,
     batch_size: int = 128,
     progress: Callable[[int], None] | None = None,
@@ -173,6 +176,7 @@ def evaluate(
             eta=eta,
             time_power=time_power,
             temperature=temperature,
+            loops=loops,
             sampler=sampler,
             stop=stop,
             batch_size=batch_size,
@@ -242,11 +246,12 @@ def score(answers: Answers, puzzles: PuzzleSet, clues: int | None, seconds: floa
         cell_accuracy=float(right[puzzles.puzzles == 0].mean()) if clues != 0 else None,
         validity=Proportion.of(answers.valid),
         nfe=answers.nfe,
+        block_passes=answers.block_passes,
+        multiply_adds=answers.multiply_adds,
         num_steps=answers.num_steps,
         puzzles_per_second=len(puzzles) / seconds,
         seconds=seconds,
         clue_counts={int(value): int(number) for value, number in zip(values, numbers)},
         sha256=puzzles.sha256(),
-        block_passes=answers.block_passes,
         distinct=None if clues != 0 else len(np.unique(answers.boards[answers.valid], axis=0)),
     )

@@ -39,6 +39,9 @@ from simplax.functional.process import marginal as marginal
 from simplax.functional.process import reverse_posterior as reverse_posterior
 from simplax.functional.sampling import nucleus as nucleus
 from simplax.functional.sampling import psi_posterior as psi_posterior
+from simplax.functional.sdm import ChurnStep as ChurnStep
+from simplax.functional.sdm import churn_step as churn_step
+from simplax.functional.sdm import simplex_posterior as simplex_posterior
 from simplax.functional.surrogates import Estimate as Estimate
 from simplax.functional.surrogates import dirichlet_kl as dirichlet_kl
 from simplax.functional.surrogates import estimate_simplex_kl as estimate_simplex_kl

@@ -16,6 +16,7 @@ from simplax.methods.duo import DuoBase as DuoBase
 from simplax.methods.flm import FLM as FLM
 from simplax.methods.langflow import LangFlow as LangFlow
 from simplax.methods.mdlm import MDLM as MDLM
+from simplax.methods.sdm import SDM as SDM
 from simplax.methods.sflm import SFLM as SFLM
 from simplax.methods.sflm import Adaptation as Adaptation
 from simplax.methods.sflm import SFLMAdaptive as SFLMAdaptive
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Method]] = {
     "mdlm": MDLM,
     "duo-base": DuoBase,
     "duo": Duo,
+    "sdm": SDM,
     "candi": CANDI,
     "flm": FLM,
     "langflow": LangFlow,

@@ -21,8 +21,13 @@ class Architecture:
     `RELATIONS`: pairs of positions that attention may learn to prefer. `labels` are what the network reads about a
     whole sequence: the number of classes of each, 0 for a number; training hides them from a share `label_dropout` of
     the sequences, so that the network also knows what to do without. `checkpointing` recomputes each block
-    in the backward pass, trading time for memory. Every option but the caps starts as an exact no-op: none of
-    those changes the network at initialisation.
+    in the backward pass, trading time for memory.
+
+    `loops` is how often a call goes through the blocks, whose weights are tied between loops; before each of them the
+    embedded input is added to the hidden state, which is zero at first. `loop_loss` trains on the prediction after
+    every loop, the r-th of R weighted by r / R, `fewest_loops` on a number of loops drawn evenly between it and `loops`
+    for each step. Every option but the caps and the loops starts as an exact no-op: none of those changes the network
+    at initialisation.
     """
 
     width: int
@@ -39,10 +44,17 @@ class Architecture:
     labels: tuple[int, ...] = ()
     label_dropout: float = 0.1
     checkpointing: bool = False
+    loops: int = 1
+    loop_loss: bool = False
+    fewest_loops: int | None = None
 
     def __post_init__(self) -> None:
         if min(self.width, self.depth, self.heads, self.cond_dim, self.mlp_ratio) < 1:
             raise UserError("width, depth, heads, cond_dim and mlp_ratio must all be at least 1.")
+        if self.loops < 1 or (self.fewest_loops is not None and not 1 <= self.fewest_loops <= self.loops):
+            raise UserError("loops must be at least 1, and fewest_loops between 1 and loops.")
+        if self.loops == 1 and self.loop_loss:
+            raise UserError("a loss at every loop needs more than one: set loops too.")
         if self.width % (2 * self.heads):
             raise UserError(
                 f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}, "

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from simplax.nn.architecture import Architecture
 from simplax.nn.attention import Cache, Rotary, visible
+from simplax.nn.cost import trunk_multiply_adds
 from simplax.nn.inputs import CarryNorm, GivenEmbedding, State, TokenEmbedding, VectorProjection
 from simplax.nn.labels import LabelEmbedding
 from simplax.nn.relations import RelationBias
@@ -101,7 +102,11 @@ class Denoiser(nn.Module):
     @property
     def block_passes(self) -> int:
         """Transformer blocks that a sequence goes through in one call."""
-        return len(self.blocks)
+        return len(self.blocks) * self.architecture.loops
+
+    def multiply_adds(self, z: State, **keywords: Any) -> int:
+        """Multiply-adds of the matrix products of a call with these arguments."""
+        return trunk_multiply_adds(self, z, **keywords)
 
     def forward(
         self,
@@ -117,17 +122,21 @@ class Denoiser(nn.Module):
         project: bool = True,
         last_only: bool = False,
         give_carry: bool = False,
+        loops: int | None = None,
+        every_loop: bool = False,
     ) -> Any:
         """Float32 logits (b, l, output_size), or the features if `project` is False; arguments as in `features`.
 
         A fused loss requests the features here, so that it goes through whatever is wrapped around the call.
-        `last_only` leaves out all positions but the last; `give_carry` returns (result, hidden state) instead.
+        `last_only` leaves out all positions but the last; `give_carry` returns (result, hidden state) instead;
+        `loops` replaces the architecture's number, and `every_loop` returns the results of all (loops, b, l, ...).
         """
-        h, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache)
+        passed, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache, loops)
+        h = torch.stack(passed) if every_loop else passed[-1]
         with self._precision(self.autocast):
-            features = self.output_layer(h[:, -1:] if last_only else h, cond)
+            features = self.output_layer(h[..., -1:, :] if last_only else h, cond)
         result = self.logits(features) if project else features
-        return (result, h) if give_carry else result
+        return (result, passed[-1]) if give_carry else result
 
     def features(
         self,
@@ -150,9 +159,9 @@ class Denoiser(nn.Module):
         networks that were built with labels), and with a `cache` the state holds only the tokens that
         follow those already read.
         """
-        h, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache)
+        passed, cond = self._trunk(z, t, given, attend, self_condition, carry, labels, cache, None)
         with self._precision(self.autocast):
-            return self.output_layer(h, cond)
+            return self.output_layer(passed[-1], cond)
 
     def _trunk(
         self,
@@ -164,8 +173,9 @@ class Denoiser(nn.Module):
         carry: Tensor | None,
         labels: Tensor | None,
         cache: Cache | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The hidden state after the last block, and the conditioning vector."""
+        loops: int | None,
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """The hidden state after each loop through the blocks, and the conditioning vector."""
         with self._precision(None):
             h = self._embed(z, given, self_condition, carry)
             cond = None if self.sigma_map is None else self.sigma_map(self._sigma(t, h.device))
@@ -182,16 +192,21 @@ class Denoiser(nn.Module):
         seen = None if kernel_causal else visible(start, stop, self.causal, attend, h.device)
         cos, sin = self.rotary_emb(start, stop)
         shared = Shared(cond, cos, sin, seen, kernel_causal)
+        embedded, passed = h, []
+        recompute = self.architecture.checkpointing and self.training and torch.is_grad_enabled()
         with self._precision(self.autocast):
-            for layer, block in enumerate(self.blocks):
-                layer_bias = None if bias is None else bias[layer]
-                if self.architecture.checkpointing and self.training and torch.is_grad_enabled():
-                    h = checkpoint(block, h, shared, layer_bias, use_reentrant=False)
-                else:
-                    h = block(h, shared, layer_bias, layer, cache)
+            for loop in range(self.architecture.loops if loops is None else loops):
+                h = embedded if loop == 0 else h + embedded
+                for layer, block in enumerate(self.blocks):
+                    layer_bias = None if bias is None else bias[layer]
+                    if recompute:
+                        h = checkpoint(block, h, shared, layer_bias, use_reentrant=False)
+                    else:
+                        h = block(h, shared, layer_bias, loop * len(self.blocks) + layer, cache)
+                passed.append(h)
             if cache is not None:
                 cache.advance(stop - start)
-        return h, cond
+        return passed, cond
 
     def logits(self, features: Tensor) -> Tensor:
         """Float32 logits (b, l, output_size) of features, soft-capped if the architecture says so."""
@@ -200,10 +215,10 @@ class Denoiser(nn.Module):
         cap = self.architecture.soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
-    def new_cache(self, batch: int) -> Cache:
+    def new_cache(self, batch: int, loops: int | None = None) -> Cache:
         """An empty key-value cache for `batch` sequences of up to `length` tokens, for causal networks."""
         a, weight = self.architecture, self.head.weight
-        shape = (a.depth, batch, a.heads, self.length, a.head_dim)
+        shape = (a.depth * (loops or a.loops), batch, a.heads, self.length, a.head_dim)
         dtype = weight.dtype if self.autocast is None else self.autocast
         return Cache(*(torch.zeros(shape, dtype=dtype, device=weight.device) for _ in range(2)))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from simplax.functional.continuous import langflow_gamma, langflow_skip
 from simplax.nn.architecture import Architecture
+from simplax.nn.cost import linear_weights
 from simplax.nn.transformer import zero_linear
 from simplax.nn.vectors import VectorDenoiser
 from simplax.processes.vectors import unit
@@ -73,6 +75,11 @@ class EmbeddingDenoiser(VectorDenoiser):
     def level(self, t: Tensor) -> Tensor:
         return self.gamma(t)
 
+    def multiply_adds(self, z: Tensor, **keywords: Any) -> int:
+        """Those of the trunk, the mixer, and the direct path to the logits."""
+        rows = linear_weights(self.mixer) + self.table.numel()
+        return self.trunk.multiply_adds(z, loops=keywords.get("loops")) + z.shape[0] * z.shape[1] * rows
+
     def forward(  # type: ignore[override]  # it carries nothing hidden, and its logits have a path of their own
         self,
         z: Tensor,
@@ -83,10 +90,13 @@ class EmbeddingDenoiser(VectorDenoiser):
         self_condition: Tensor | None = None,
         labels: Tensor | None = None,
         skip: float = 1.0,
+        loops: int | None = None,
+        every_loop: bool = False,
     ) -> Tensor:
         z = z.to(self.table.dtype)
         previous = torch.zeros_like(z) if self_condition is None else self_condition.to(z.dtype)
         mixed = z + self.mixer(torch.cat([z, previous], -1))
-        logits = self.trunk(mixed, self.level(t), given=given, attend=attend, labels=labels)
+        options = {"given": given, "attend": attend, "labels": labels}
+        logits = self.trunk(mixed, self.level(t), loops=loops, every_loop=every_loop, **options)
         factor = (skip * langflow_skip(self.gamma(t))).to(z.dtype)
         return logits + factor.reshape(-1, 1, 1) * (z @ self.rows().T)

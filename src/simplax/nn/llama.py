@@ -7,6 +7,7 @@ language model, whose knowledge of text a diffusion model then adapts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from simplax.errors import UserError
 from simplax.nn.attention import Rotary, rotate, visible
+from simplax.nn.cost import linear_weights, shape_of
 from simplax.nn.inputs import State, TokenEmbedding
 
 
@@ -130,6 +132,20 @@ class LlamaDenoiser(nn.Module):
         self.layers = nn.ModuleList(LlamaBlock(shape) for _ in range(shape.depth))
         self.norm = RMSNorm(shape.width, shape.norm_eps)
         self.lm_head = nn.Linear(shape.width, self.output_size, bias=False)
+
+    @property
+    def block_passes(self) -> int:
+        """Transformer blocks that a sequence goes through in one call."""
+        return len(self.layers)
+
+    def multiply_adds(self, z: State, **keywords: Any) -> int:
+        """Multiply-adds of the matrix products of a call; the start symbol is one position more."""
+        batch, positions = shape_of(z)
+        inner = self.shape.heads * self.shape.head_dim
+        attention = 2 * (positions + 1) * inner * len(self.layers)
+        dense = z.shape[-1] * self.shape.width if isinstance(z, Tensor) and z.is_floating_point() else 0
+        blocks = (positions + 1) * (linear_weights(self.layers) + attention)
+        return batch * (blocks + positions * (self.lm_head.weight.numel() + dense))
 
     def forward(
         self, z: State, t: Tensor | None = None, *, given: Tensor | None = None, attend: Tensor | None = None

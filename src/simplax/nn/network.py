@@ -51,15 +51,21 @@ class Network:
     """A denoiser as everybody calls it; any callable `(z, t) -> logits` will do.
 
     `calls` counts calls and `sequences` the sequences in them, `block_passes` the transformer blocks that sequences
-    went through (0 for networks that do not say how deep they are): nobody hides depth inside a call.
+    went through and `multiply_adds` those of matrix products (0 for networks that do not say how deep they are): nobody
+    hides depth inside a call. `loops` replaces the number of times that a call goes through the network's blocks. A
+    `record` takes what every call with a gradient predicts after each loop but its last, and what it carries on.
     """
 
-    def __init__(self, denoiser: Callable[..., Tensor], size: int | None = None) -> None:
+    def __init__(
+        self, denoiser: Callable[..., Tensor], size: int | None = None, loops: int | None = None
+    ) -> None:
         self.denoiser, self.size = denoiser, size
         self.inner: Any = unwrapped(denoiser) if isinstance(denoiser, nn.Module) else denoiser
         self.carry: Carry = carry_of(self.inner)
         self.depth = int(attribute(denoiser, "block_passes", 0) or 0)
-        self.calls = self.sequences = self.block_passes = 0
+        self.loops = loops
+        self.record: list[tuple[list[Prediction], Tensor | None]] | None = None
+        self.calls = self.sequences = self.block_passes = self.multiply_adds = 0
 
     @staticmethod
     def of(denoiser: Any) -> Network:
@@ -101,21 +107,49 @@ class Network:
         **keywords: Any,
     ) -> tuple[Prediction, Tensor | None]:
         """One call, and what it hands to the next; `fuse` may leave the projection out, `raw_only` the carry."""
-        self._count(_batch_of(state))
         if carried is not None:
             keywords[self.carry.keyword] = carried
+        late = fuse and self._projects_late()
+        every_loop = self.record is not None and torch.is_grad_enabled()
+        self._count(state, keywords, every_loop=every_loop)
+        output, hidden = self._call(state, t, keywords, project=not late, every_loop=every_loop)
+        earlier, output = (output[:-1], output[-1]) if every_loop else ((), output)
+        prediction = self._prediction(output, late)
+        if late:
+            fresh = hidden
+        else:  # what is made from transformed logits is left to whoever transforms them
+            fresh = None if raw_only else self.carry.after(prediction.logits, hidden, self.inner)
+        if every_loop:
+            assert self.record is not None
+            self.record.append(([self._prediction(each, late) for each in earlier], fresh))
+        return prediction, fresh
+
+    def _call(
+        self,
+        state: Any,
+        t: Tensor | None,
+        keywords: dict[str, Any],
+        *,
+        project: bool = True,
+        every_loop: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits, or features without the projection, and the hidden state if the network carries it."""
         time = None if t is None else t.float()
-        if fuse and self._projects_late():
-            result = call(self.denoiser, state, time, project=False, **self.carry.request, **keywords)
-            features, hidden = result if self.carry.request else (result, None)
-            return Prediction(projection=self._projection(features)), hidden
-        result = call(self.denoiser, state, time, **self.carry.request, **keywords)
-        logits, hidden = result if self.carry.request else (result, None)
-        logits = logits.float()
+        options = {
+            "project": None if project else False,
+            "every_loop": every_loop or None,
+            "loops": self.loops,
+        }
+        result: Any = call(self.denoiser, state, time, **options, **self.carry.request, **keywords)
+        return result if self.carry.request else (result, None)
+
+    def _prediction(self, output: Tensor, late: bool) -> Prediction:
+        if late:
+            return Prediction(projection=self._projection(output))
+        logits = output.float()
         if self.size is not None and attribute(self.denoiser, "num_categories") == self.size:
             logits = logits[..., : self.size]  # published networks also have an output for the mask
-        # what is made from transformed logits is left to whoever transforms them
-        return Prediction(logits), None if raw_only else self.carry.after(logits, hidden, self.inner)
+        return Prediction(logits)
 
     def _first_call(
         self,
@@ -152,9 +186,8 @@ class Network:
         """What a first call with an empty carry leaves; for hidden states nothing K-sized is built."""
         if not self.carry.hidden:
             return self.predict(state, t, **keywords)[1]
-        self._count(_batch_of(state))
-        time = None if t is None else t.float()
-        return call(self.denoiser, state, time, project=False, **self.carry.request, **keywords)[1]
+        self._count(state, keywords, project=False)
+        return self._call(state, t, keywords, project=False)[1]
 
     def _static_shapes(self) -> bool:
         """Where every batch makes the same calls: compiled networks, devices that would wait to count rows, and
@@ -185,10 +218,16 @@ class Network:
             weight, bias = weight[:size], None if bias is None else bias[:size]
         return Projection(features, weight, bias, self.inner.architecture.soft_cap, self.inner.autocast)
 
-    def _count(self, sequences: int) -> None:
+    def _count(self, state: Any, keywords: dict[str, Any], **options: bool) -> None:
+        sequences = _batch_of(state)
         self.calls += 1
         self.sequences += sequences
-        self.block_passes += sequences * self.depth
+        own = getattr(getattr(self.inner, "architecture", None), "loops", 1)
+        self.block_passes += sequences * (
+            self.depth if self.loops is None else self.depth // own * self.loops
+        )
+        if hasattr(self.inner, "multiply_adds"):
+            self.multiply_adds += self.inner.multiply_adds(state, loops=self.loops, **options, **keywords)
 
 
 class Chain(Network):
@@ -210,9 +249,10 @@ class Chain(Network):
         batch: int = 0,
         labels: Tensor | None = None,
         guided_by: float | None = None,
+        loops: int | None = None,
         watched: bool = False,
     ) -> None:
-        super().__init__(denoiser, size)
+        super().__init__(denoiser, size, loops)
         self.strength = guided_by
         self.copies = 1 if guided_by is None else 2
         self.batch = batch * self.copies

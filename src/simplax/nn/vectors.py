@@ -92,6 +92,15 @@ class VectorDenoiser(nn.Module, abc.ABC):
     def block_passes(self) -> int:
         return self.trunk.block_passes
 
+    def multiply_adds(self, z: Any, **keywords: Any) -> int:
+        """Those of the trunk, and the mean row of the last prediction."""
+        previous = keywords.pop("self_condition", None)
+        shown = z.vectors if hasattr(z, "vectors") else z
+        if previous is None:
+            return self.trunk.multiply_adds(shown, **keywords)
+        total = self.trunk.multiply_adds(shown, self_condition=shown, **keywords)
+        return total + int(previous.numel()) * self.table.shape[-1]
+
     @property
     def autocast(self) -> torch.dtype | None:
         return self.trunk.autocast
@@ -121,6 +130,8 @@ class VectorDenoiser(nn.Module, abc.ABC):
         labels: Tensor | None = None,
         project: bool = True,
         give_carry: bool = False,
+        loops: int | None = None,
+        every_loop: bool = False,
     ) -> Any:
         """The trunk's logits, or what `Denoiser.forward` gives for the other keywords."""
         previous = None if self_condition is None else self.previous(self_condition)
@@ -134,4 +145,6 @@ class VectorDenoiser(nn.Module, abc.ABC):
             labels=labels,
             project=project,
             give_carry=give_carry,
+            loops=loops,
+            every_loop=every_loop,
         )

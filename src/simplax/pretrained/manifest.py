@@ -16,11 +16,14 @@ def manifest(
     sampler: Any = None,
     num_steps: int | None = None,
     nfe: float | None = None,
+    block_passes: float | None = None,
+    multiply_adds: float | None = None,
     seeds: Sequence[int] | range | None = None,
     **facts: Any,
 ) -> dict[str, Any]:
     """The record of one use of a model; `facts` are whatever else decides the result."""
-    sampling = {"sampler": encode(sampler), "num_steps": num_steps, "nfe": nfe} if sampler is not None else {}
+    work = {"nfe": nfe, "block_passes": block_passes, "multiply_adds": multiply_adds}
+    sampling = {"sampler": encode(sampler), "num_steps": num_steps, **work} if sampler is not None else {}
     return {
         **environment(),
         "model": model.describe(),

@@ -140,6 +140,7 @@ class Model:
         lengths: Sequence[int] | Tensor | int | None = None,
         labels: Mapping[str, Any] | None = None,
         guidance: float | Guide | None = None,
+        loops: int | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
         stop: Settled | None = None,
@@ -154,10 +155,11 @@ class Model:
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
         sample's length from those of the training data by its seed, unless `lengths` gives them. `labels` names what
         the samples should be like, `{"ring": "yes"}`, one value for all or one each, and `guidance` (`ClassifierFree`,
-        a number for short, or `ByClassifier`) says how strongly they are pulled there. `progress` is called with the
-        number of sequences done, those in progress counted by their share of steps; `watch` with the number of steps
-        that a batch has made and its tokens. `stop` ends sequences that do not change any more, `score` asks for the
-        model's own score of its answers.
+        a number for short, or `ByClassifier`) says how strongly they are pulled there. `loops` is how often a call goes
+        through the network's blocks, if not as often as in training. `progress` is called with the number of sequences
+        done, those in progress counted by their share of steps; `watch` with the number of steps that a batch has made
+        and its tokens. `stop` ends sequences that do not change any more, `score` asks for the model's own score of its
+        answers.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -207,6 +209,7 @@ class Model:
                 guidance=guidance,
                 temperature=defaults.temperature if temperature is None else temperature,
                 top_p=defaults.top_p if top_p is None else top_p,
+                loops=defaults.loops if loops is None else loops,
                 trajectory=trajectory,
                 stop=stop,
                 score=score,

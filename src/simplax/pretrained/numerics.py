@@ -45,9 +45,11 @@ class Numerics:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
+        if not self.tf32:
+            yield
+            return
         before = torch.get_float32_matmul_precision()
-        if self.tf32:
-            torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high")
         try:
             yield
         finally:

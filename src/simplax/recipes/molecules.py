@@ -8,7 +8,7 @@ from simplax.config.run import RunConfig, SamplingDefaults
 from simplax.methods import UDLM, Method, Simplax
 from simplax.nn import PRESETS
 from simplax.recipes.continuous import SHORT
-from simplax.recipes.discrete import discrete
+from simplax.recipes.discrete import MOLECULES_NU, discrete
 from simplax.recipes.own import reading_labels
 from simplax.recipes.registry import recipe
 from simplax.tasks import MoleculesTask
@@ -21,7 +21,7 @@ QM9_STEPS, MOSES_STEPS = 9_000, 15_000
 def molecule_methods(steps: int) -> dict[str, Method]:
     """Every method; the paper's training concentration for Simplax."""
     simplax = Simplax(weighting="constant", concentration=0.01)
-    return {"simplax": simplax, "udlm": UDLM(), **discrete(steps), **SHORT}
+    return {"simplax": simplax, "udlm": UDLM(), **discrete(steps, MOLECULES_NU), **SHORT}
 
 
 def _run(task: MoleculesTask, method: Method, steps: int, num_steps: int) -> RunConfig:

@@ -81,7 +81,7 @@ def sudoku_cpu(method: Method) -> RunConfig:
 @recipe(
     "sudoku-carry",
     "9x9 Sudoku whose network carries its hidden state from call to call, trained on chains of 8 calls",
-    {name: replace(method, rollout=8) for name, method in UNIFORM_METHODS.items()},
+    {name: replace(method, rollout=8, gradient_calls=4) for name, method in UNIFORM_METHODS.items()},
 )
 def sudoku_carry(method: Method) -> RunConfig:
     """Meant to start from `sudoku-cpu` of the same method; warm-up, stable, decay, so that it may be branched."""
@@ -92,7 +92,7 @@ def sudoku_carry(method: Method) -> RunConfig:
     # 16 chains of 8 calls are as many losses as a batch of 128
     run = replace(plain.run, steps=4000, batch_size=16, optimizer=optimizer, ema=0.998, save_every=200)
     # chosen on development boards: all tokens are redrawn from their posterior at every step, with and without clues
-    sampler = Psi(kappa=Fixed(0.0), times=Grid(power=2.2))
+    sampler = Psi(kappa=Fixed(0.0), times=Grid(power=1.5))
     return replace(
         plain,
         architecture=replace(plain.architecture, carry="hidden"),
@@ -100,6 +100,20 @@ def sudoku_carry(method: Method) -> RunConfig:
         sampling=SamplingDefaults(num_steps=89, temperature=0.3, sampler=sampler),
         unconditional=None,
     )
+
+
+@recipe(
+    "sudoku-loops",
+    "9x9 Sudoku by 2 tied blocks, 6 loops a call, a loss at every loop and a carry; 45 calls make 540 block passes",
+    UNIFORM_METHODS,
+)
+def sudoku_loops(method: Method) -> RunConfig:
+    """As many block passes per board as the six untied blocks of `sudoku-cpu` make in 89 calls."""
+    plain = sudoku_cpu(method)
+    trunk = replace(plain.architecture, depth=2, carry="hidden", loops=6, loop_loss=True)
+    sampler = Psi(kappa=Fixed(0.0), times=Grid(power=2.2))
+    sampling = SamplingDefaults(num_steps=45, temperature=0.3, sampler=sampler)
+    return replace(plain, architecture=trunk, sampling=sampling, unconditional=None)
 
 
 @recipe(

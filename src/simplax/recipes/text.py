@@ -9,6 +9,7 @@ from simplax.methods import (
     AR,
     CANDI,
     MDLM,
+    SDM,
     UDLM,
     Adaptation,
     Curriculum,
@@ -20,6 +21,7 @@ from simplax.methods import (
 )
 from simplax.nn import PRESETS, Architecture
 from simplax.recipes.continuous import PUBLISHED, SHORT
+from simplax.recipes.discrete import TEXT_NU
 from simplax.recipes.registry import every_method, recipe
 from simplax.tasks import TextTask
 from simplax.train import Optimizer, Run
@@ -38,6 +40,7 @@ MINI_METHODS: dict[str, Method] = {
     "duo-base": DuoBase(),
     # half of the run, as published, and the sparse latent: the dense one has a number per token and category
     "duo": Duo(curriculum=Curriculum(end=MINI_STEPS // 2, top_k=8)),
+    "sdm": SDM(concentration=TEXT_NU),
     **SHORT,
 }
 
@@ -97,6 +100,7 @@ OWT_METHODS: dict[str, Method] = {
     "ar": AR(),
     "duo-base": DuoBase(),
     "duo": Duo(curriculum=Curriculum(end=500_000, gammas=(-3.55, -1.85))),
+    "sdm": SDM(concentration=TEXT_NU),
     **PUBLISHED,
     "candi": CANDI(ranks=(0.05, 0.25)),
     "sflm_adaptive": SFLMAdaptive(truncation=0.121, adaptation=Adaptation(buffer=50 * 512)),

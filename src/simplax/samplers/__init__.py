@@ -23,6 +23,7 @@ from simplax.samplers.mdlm import FirstHitting as FirstHitting
 from simplax.samplers.mdlm import MaskedAncestral as MaskedAncestral
 from simplax.samplers.psi import Psi as Psi
 from simplax.samplers.psi import marginal_reanchor as marginal_reanchor
+from simplax.samplers.sdm import SimplexChurn as SimplexChurn
 from simplax.samplers.sflm import GeodesicEuler as GeodesicEuler
 from simplax.samplers.simplax import Simplax as Simplax
 from simplax.samplers.transforms import nucleus as nucleus
@@ -36,6 +37,7 @@ SAMPLERS: dict[str, type[Sampler[Any]]] = {
     "first_hitting": FirstHitting,
     "left_to_right": LeftToRight,
     "psi": Psi,
+    "simplex_churn": SimplexChurn,
     "cached_hybrid": CachedHybrid,
     "one_hot_euler": OneHotEuler,
     "embedding_ddim": EmbeddingDDIM,

@@ -86,7 +86,7 @@ class LeftToRight(Sampler[ARState]):
             read = torch.nn.functional.pad(read, (1, 0), value=setting.size)
         cache = state.cache
         if cache is None and self.cache and hasattr(network.inner, "new_cache"):
-            cache = network.inner.new_cache(network.copies * setting.batch)
+            cache = network.inner.new_cache(network.copies * setting.batch, network.loops)
         done = 0 if cache is None else cache.length
         # a causal network needs no mask for what is not there yet, and nothing else is known about positions
         prediction = network.read(read[:, done:], t, cache=cache, given=None, attend=None, last_only=True)

@@ -39,6 +39,21 @@ class Setting:
         return drawn
 
 
+WORK = ("nfe", "block_passes", "multiply_adds")
+
+
+class Counted:
+    """Results that say what they cost per sequence: calls alone would hide how deep each of them is."""
+
+    nfe: float
+    block_passes: float
+    multiply_adds: float
+
+    def work(self) -> dict[str, float]:
+        """The three counts by name, for reports and manifests."""
+        return {name: getattr(self, name) for name in WORK}
+
+
 class Sampler(abc.ABC, Generic[State]):
     """A reverse process. Its docstring says whether it is exact and how many network calls it makes.
 

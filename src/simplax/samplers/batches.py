@@ -42,6 +42,7 @@ def join(parts: list[Samples]) -> Samples:
         parts[0].num_steps,
         sum(part.block_passes * len(part.tokens) for part in parts) / len(tokens),
         _together([part.lengths for part in parts]),
+        sum(part.multiply_adds * len(part.tokens) for part in parts) / len(tokens),
         _together([part.sample_calls for part in parts]),
         _together([part.decoded for part in parts], 1),
         _together([part.log_prob for part in parts]),

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simplax.nn.foreign import unwrapped
+from simplax.nn.foreign import accepted_keywords, unwrapped
 from simplax.nn.network import Chain, LogitTransform
 from simplax.processes.base import Process
 from simplax.processes.prior import Prior
 from simplax.random import Keys
-from simplax.samplers.base import Sampler, Setting, check_process
+from simplax.samplers.base import Counted, Sampler, Setting, check_process
 from simplax.samplers.guidance import ClassifierFree, Guide, as_guide
 from simplax.samplers.stopping import Settled
 from simplax.samplers.transforms import compose, nucleus
@@ -25,13 +25,14 @@ from simplax.schedules import Schedule
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(Counted):
     """`tokens` (batch, length); `trajectory` (steps + 1, batch, length) if requested.
 
     `nfe` counts network calls per sequence, on average over the batch: samplers that can skip sequences whose answer
     they know evaluate only the others. `calls` counts calls of the network, on however many sequences. `num_steps` is
     the requested number; some samplers spend the last of them on reading the answer off, without a time of its own.
-    `block_passes` counts the transformer blocks that a sequence went through, on average (0: not known).
+    `block_passes` counts the transformer blocks that a sequence went through, on average, and `multiply_adds` those of
+    the network's matrix products (0: not known).
     `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them. `sample_calls` (batch,) are
     the network calls of each sequence. With a trajectory comes `decoded` (calls, batch, length), the likeliest clean
     tokens after each step's call, for samplers whose steps all call the network. `log_prob` (batch,), if requested,
@@ -48,6 +49,7 @@ class Samples:
     num_steps: int = 0
     block_passes: float = 0.0
     lengths: Tensor | None = None
+    multiply_adds: float = 0.0
     sample_calls: Tensor | None = None
     decoded: Tensor | None = None
     log_prob: Tensor | None = None
@@ -72,6 +74,7 @@ def sample(
     guidance: float | Guide | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    loops: int | None = None,
     trajectory: bool = False,
     stop: Settled | None = None,
     score: bool = False,
@@ -86,12 +89,14 @@ def sample(
     not one of them. `process` is what the denoiser was trained to undo, or its class; if it is left out, the sampler's
     own with `schedule` and `pi` (uniform noise, for those that know several). `labels` (batch, labels) as in `Batch`
     go to the network; `guidance` pulls samples towards them, or towards what a classifier says. `watch` is called with
-    the number of steps made and the tokens (batch, length) there, from 0 on. `stop` ends sequences early that do not
-    change any more: they leave the batch, and their calls are not made. `score` asks for `log_prob`.
+    the number of steps made and the tokens (batch, length) there, from 0 on. `loops` is how often each call goes
+    through the network's blocks, if not as often as in training. `stop` ends sequences early that do
+    not change any more: they leave the batch, and their calls are not made. `score` asks for `log_prob`.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
     _check_clamped(tokens, given, vocab_size)
+    _check_loops(loops, denoiser)
     device = _device(denoiser, tokens)
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
@@ -114,6 +119,7 @@ def sample(
         batch,
         None if isinstance(guide, ClassifierFree) and guide.strength == 0 else labels,
         None if guide is None else guide.compares,
+        loops,
         sampler.decodes and (trajectory or score or stop is not None),
     )
     walk = Walk(sampler, network, setting, keys, tokens, given, trajectory, score)
@@ -140,6 +146,7 @@ def sample(
         num_steps,
         network.block_passes / max(batch, 1),
         None if attend is None else attend.sum(-1),
+        network.multiply_adds / max(batch, 1),
         network.spent,
         decoded,
         walk.scores,
@@ -184,6 +191,16 @@ def _check_clamped(tokens: Tensor | None, given: Tensor | None, vocab_size: int)
     clamped = torch.where(given, tokens, 0)
     if clamped.is_floating_point() or bool(((clamped < 0) | (clamped >= vocab_size)).any()):
         raise ValueError(f"tokens must hold ids in [0, {vocab_size - 1}] where given is True")
+
+
+def _check_loops(loops: int | None, denoiser: Callable[..., Tensor]) -> None:
+    if loops is None:
+        return
+    if loops < 1:
+        raise ValueError(f"loops must be at least 1, got {loops}")
+    accepted = accepted_keywords(denoiser)
+    if accepted is not None and "loops" not in accepted:
+        raise ValueError("this network has no loops: leave loops out")
 
 
 def _check_guide(guide: Guide | None, sampler: Sampler[Any], labels: Tensor | None) -> None:

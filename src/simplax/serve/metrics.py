@@ -71,6 +71,8 @@ class Metrics:
                 *self._batches.lines("simplax_network_batch"),
                 *_head("simplax_sequences_total", "counter", "sequences of ended requests"),
                 f"simplax_sequences_total {self._sequences}",
+                *_head("process_cpu_seconds_total", "counter", "processor time of all threads"),
+                f"process_cpu_seconds_total {time.process_time():.3f}",
             ]
         gauges = {
             "simplax_requests_waiting": ("requests that wait", engine["waiting"]),

@@ -18,8 +18,9 @@ _TYPES = {
 def page_routes() -> list[Route]:
     """A route for each file of the page, and `/` for its index."""
     routes = []
-    shared = files("simplax.viz").joinpath("transport.js")  # pages on disk have the same controls
-    for file in (*files("simplax.serve").joinpath("page").iterdir(), shared):
+    # what pages on disk have as well
+    shared = [files("simplax.viz").joinpath(name) for name in ("transport.js", "rules.js")]
+    for file in (*files("simplax.serve").joinpath("page").iterdir(), *shared):
         kind = _TYPES.get(file.name.rsplit(".", 1)[-1])
         if kind is not None:
             path = "/" if file.name == "index.html" else f"/{file.name}"

@@ -18,8 +18,6 @@ from simplax.suites.pace import Cost, Pace, cost, rates
 from simplax.suites.store import Store, finished, keep_options, read
 from simplax.suites.work import Watch, Worker, plain
 
-REFERENCES = "references"
-
 
 @dataclass(eq=False)
 class Runner:
@@ -35,7 +33,8 @@ class Runner:
     only: Collection[str] = ()
     watch: Watch = lambda event: None
     waiting: Callable[[dict[str, str]], None] = lambda others: None
-    ended: Callable[[Job | None, str | None], None] = lambda job, failure: None
+    ended: Callable[[Job, str | None], None] = lambda job, failure: None
+    say: Callable[[str], None] = lambda text: None
     _began: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +116,13 @@ class Runner:
         names = [name for name in benchmark.references() if read(self.store.reference(name)) is None]
         claims = Claims(self.store.directory / "claims")
         for name in work_through(names, lambda one: read(self.store.reference(one)) is not None, claims):
-            measured = benchmark.refer(name, self.around, lambda done: None)
+            self.say(f"measuring {name}")
+            try:
+                measured = benchmark.refer(name, self.around, lambda done: None)
+            except Exception as error:
+                self._record_failure(f"reference-{name}", "failed", str(error), traceback.format_exc())
+                self.say(f"{name}: failed, {error}")
+                continue
             path = self.store.reference(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, {**environment(), "row": name, "points": plain(measured)})
-            self.ended(None, None)

@@ -152,7 +152,7 @@ class Worker:
             about = {"score": score, "nfe": nfe, "allowed": allowed, "seconds": seconds}
             found.append({"setting": encode_setting(setting), **about})
             self._save(job, entry, record)
-        permitted = [index for index, one in enumerate(found) if one["allowed"]]
+        permitted = [index for index, one in enumerate(found) if one.get("allowed", True)]
         best = max(permitted, key=lambda index: (found[index]["score"], -index), default=None)
         record["chosen"][group] = best
         return None if best is None else entry.tries[best]

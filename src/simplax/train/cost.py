@@ -36,7 +36,8 @@ class Weights:
     """`parameters` in all, `block` of them in the largest block; `tables` is bytes that are not trained.
 
     `token` are the weights that every token is multiplied with, `sample` those that every sequence is: embeddings are
-    looked up and norms are vectors, so they are in neither. `moments` counts the optimizer's numbers.
+    looked up and norms are vectors, so they are in neither. `moments` counts the optimizer's numbers; `looped_token`
+    and `looped_sample` are the parts of `token` and `sample` that are in blocks.
     """
 
     parameters: int
@@ -46,6 +47,8 @@ class Weights:
     sample: int
     moments: int
     tables: int
+    looped_token: int = 0
+    looped_sample: int = 0
 
     @property
     def outside(self) -> int:
@@ -78,7 +81,11 @@ def count_weights(denoiser: nn.Module, optimizer: Optimizer) -> Weights:
         for name, module in denoiser.named_modules()
         if isinstance(module, nn.Linear)
     }
-    sample = sum(number for name, number in matrices.items() if any(part in name for part in _PER_SAMPLE))
+    of_sample = {name: n for name, n in matrices.items() if any(part in name for part in _PER_SAMPLE)}
+    sample = sum(of_sample.values())
+    looped, looped_sample = (
+        sum(number for name, number in some.items() if "blocks." in name) for some in (matrices, of_sample)
+    )
     # Muon keeps one number per weight of a block's matrices, AdamW two of every other
     single = optimizer.name == "muon"
     return Weights(
@@ -89,6 +96,8 @@ def count_weights(denoiser: nn.Module, optimizer: Optimizer) -> Weights:
         sample=sample,
         moments=sum(p.numel() * (1 if single and is_block_matrix(n, p) else 2) for n, p in named.items()),
         tables=sum(b.numel() * b.element_size() for b in denoiser.buffers()),
+        looped_token=looped - looped_sample,
+        looped_sample=looped_sample,
     )
 
 
@@ -100,11 +109,21 @@ def flop_per_step(
     N are the weights that a token is multiplied with: 2 N forward, 4 N backward. Attention multiplies each of the L
     positions of width W in each of d blocks with L others, twice: 4 d L W forward, 8 backward; causal attention counts
     in full, as is the custom. Matrices that act on a sequence's time add 6 N' per sequence. Recomputing blocks
-    (`checkpointing`) makes a fourth pass through them. Norms, softmax and the loss are left out.
+    (`checkpointing`) makes a fourth pass through them. With loops, blocks count as often as they are passed, on average
+    where the number is drawn. Norms, softmax and the loss are left out.
     """
     tokens = sequences * length
-    attention = 4 * architecture.depth * length * architecture.width
-    forward = tokens * (2 * weights.token + attention) + sequences * 2 * weights.sample
+    fewest = architecture.fewest_loops
+    loops = architecture.loops if fewest is None else (fewest + architecture.loops) / 2
+    attention = 4 * loops * architecture.depth * length * architecture.width
+    token, sample = (
+        once + (loops - 1) * again
+        for once, again in (
+            (weights.token, weights.looped_token),
+            (weights.sample, weights.looped_sample),
+        )
+    )
+    forward = tokens * (2 * token + attention) + sequences * 2 * sample
     passes = 3 * calls.differentiated + calls.forward_only
     if architecture.checkpointing:
         passes += calls.differentiated

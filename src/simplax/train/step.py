@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from simplax.methods.loops import training_loss
 from simplax.nn import attribute
 from simplax.nn.labels import drop_labels
 from simplax.random import Keys, mix64
@@ -58,7 +59,7 @@ class Objective(nn.Module):
         share = attribute(self.denoiser, "label_dropout", 0.0)
         if batch.labels is not None and share > 0:
             batch = replace(batch, labels=drop_labels(batch.labels, share, context.keys.stream("labels")))
-        loss = self.method.loss(self.denoiser, batch, context)
+        loss = training_loss(self.method, self.denoiser, batch, context)
         value = loss.per_token.detach().sum(dtype=torch.float64)
         total = (
             loss.per_token.sum()

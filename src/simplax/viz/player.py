@@ -11,7 +11,7 @@ from typing import Any
 
 from simplax.io.files import write_text
 
-_SCRIPTS = ("transport.js", "views.js", "player.js")
+_SCRIPTS = ("transport.js", "rules.js", "views.js", "player.js")
 
 
 def player_page(title: str, runs: Sequence[Mapping[str, Any]]) -> str:

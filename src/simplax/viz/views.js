@@ -33,26 +33,13 @@ class Boards {
       }
     }
     add(figure, "figcaption", { textContent: episode.caption });
-    return { episode, size, box, cells };
-  }
-
-  conflicts(frame, size, box) {
-    const clash = new Array(frame.length).fill(false), seen = new Map();
-    for (let i = 0; i < frame.length; i++) {
-      const r = Math.floor(i / size), c = i % size;
-      for (const unit of [`r${r}`, `c${c}`, `b${Math.floor(r / box)}.${Math.floor(c / box)}`]) {
-        const key = `${unit} ${frame[i]}`;
-        if (frame[i] !== "0" && seen.has(key)) clash[i] = clash[seen.get(key)] = true;
-        seen.set(key, i);
-      }
-    }
-    return clash;
+    return { episode, size, cells };
   }
 
   draw(number) {
-    for (const { episode, size, box, cells } of this.boards) {
+    for (const { episode, size, cells } of this.boards) {
       const at = Math.min(number, episode.frames.length - 1), frame = episode.frames[at], before = episode.frames[Math.max(at - 1, 0)];
-      const clash = this.conflicts(frame, size, box);
+      const clash = clashes(frame, size);
       cells.forEach((cell, i) => {
         const given = episode.puzzle[i] !== "0" && episode.puzzle[i] === frame[i];
         cell.textContent = frame[i] === "0" ? "" : frame[i];

@@ -115,7 +115,7 @@ def _solve_nine(frame: float, quiet: bool) -> list[dict[str, Any]] | None:
     if answers.frames is not None:
         _play(boards, answers.frames, np.stack([check(board) for board in boards]), frame)
     return [
-        {"puzzle": text, "valid": bool(valid), "nfe": answers.nfe}
+        {"puzzle": text, "valid": bool(valid), **answers.work()}
         for text, valid in zip(PUZZLES, answers.solved)
     ]
 

@@ -182,6 +182,7 @@ def _do(runner: Runner, plan: bool) -> dict[str, str]:
         if plan:
             return {}
         runner.watch, runner.ended, runner.waiting = watching.watch, watching.ended, watching.waiting
+        runner.say = say
         runner.run(pace)
     for row, reason in {**runner.refused, **watching.failures}.items():
         say(f"{row}: {reason}")

@@ -134,4 +134,5 @@ def draw(
         batch_size=batch_size,
         progress=progress,
     )
-    return Drawn(drawn.tokens.cpu().numpy(), drawn.nfe, drawn.num_steps, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Drawn(drawn.tokens.cpu().numpy(), num_steps=drawn.num_steps, seconds=seconds, **drawn.work())

@@ -168,7 +168,7 @@ class Runner:
             drawn = self._drawn(one)
             ids = torch.from_numpy(drawn.ids.astype(np.int64))
             seconds["sampling"] = drawn.seconds
-            extra = {"nfe": drawn.nfe, "settings": one.job.settings}
+            extra = {**drawn.work(), "settings": one.job.settings}
         start = time.perf_counter()
         measured = self.yardstick.measure(ids, self._ticker(one.what, "scoring", one.num))
         seconds["scoring"] = time.perf_counter() - start

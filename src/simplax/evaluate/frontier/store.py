@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from simplax.io.files import replacing, write_json
+from simplax.samplers.base import WORK, Counted
 
 # the code that decides which tokens are drawn, besides the method's and the sampler's own, and what is measured on them
 SAMPLING = (
@@ -73,13 +74,18 @@ def _silent(tree: ast.Module) -> ast.Module:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """`ids` (number, length) in order of their seeds; `nfe` network calls per sequence, counted."""
+class Drawn(Counted):
+    """`ids` (number, length) in order of their seeds; `nfe` network calls per sequence, counted.
+
+    `block_passes` and `multiply_adds` say what those calls were made of (0: not known).
+    """
 
     ids: np.ndarray
     nfe: float
     num_steps: int
     seconds: float
+    block_passes: float = 0.0
+    multiply_adds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,10 @@ class Store:
     def samples(self, key: str) -> Drawn | None:
         try:
             with np.load(self._samples(key), allow_pickle=False) as found:
-                return Drawn(
-                    found["ids"], float(found["nfe"]), int(found["num_steps"]), float(found["seconds"])
-                )
+                # samples kept by older versions do not say what their calls were made of
+                work = {name: float(found[name]) for name in WORK if name in found}
+                steps, seconds = int(found["num_steps"]), float(found["seconds"])
+                return Drawn(found["ids"], num_steps=steps, seconds=seconds, **work)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
 
@@ -113,8 +120,9 @@ class Store:
         path = self._samples(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         ids = drawn.ids.astype(np.uint16 if drawn.ids.max(initial=0) < 1 << 16 else np.uint32)
+        facts: dict[str, Any] = {"num_steps": drawn.num_steps, "seconds": drawn.seconds, **drawn.work()}
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, ids=ids, nfe=drawn.nfe, num_steps=drawn.num_steps, seconds=drawn.seconds)
+            np.savez(file, ids=ids, **facts)
 
     def _point(self, key: str) -> Path:
         return self.directory / "points" / f"{key[:24]}.json"

@@ -1,5 +1,6 @@
 // A Sudoku board: one grid that is typed into, and shows whatever board it is given.
 import { make } from "./dom.js";
+import { clashes } from "./rules.js";
 
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
@@ -78,20 +79,6 @@ export class Board {
       cell.setAttribute("aria-label", `row ${Math.floor(i / this.size) + 1} column ${i % this.size + 1}: ${words.filter(Boolean).join(", ")}`);
     });
   }
-}
-
-export function clashes(board, size) {
-  const box = Math.round(Math.sqrt(size)), clash = new Array(board.length).fill(false), seen = new Map();
-  for (let i = 0; i < board.length; i++) {
-    if (board[i] === "0") continue;
-    const r = Math.floor(i / size), c = i % size;
-    for (const unit of [`r${r}`, `c${c}`, `b${Math.floor(r / box)}${Math.floor(c / box)}`]) {
-      const key = unit + board[i];
-      if (seen.has(key)) clash[i] = clash[seen.get(key)] = true;
-      else seen.set(key, i);
-    }
-  }
-  return clash;
 }
 
 // The board in what somebody pasted: digits and blanks, anything else between rows; a sentence if there is none.

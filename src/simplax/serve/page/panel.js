@@ -1,6 +1,7 @@
 // One board with its recording: frames as they arrive, the curve of wrong cells, attempts to choose from.
-import { Board, clashes } from "./board.js";
+import { Board } from "./board.js";
 import { button, make, svg } from "./dom.js";
+import { clashes } from "./rules.js";
 
 export class Panel {
   constructor(size, name, handlers) {

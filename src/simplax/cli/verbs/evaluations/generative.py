@@ -101,7 +101,7 @@ def evaluate(
         own = yardstick.measure(torch.from_numpy(drawn.ids.astype(np.int64)), done)
     defaults = loaded.defaults(conditional=False)
     result = {
-        "nfe": drawn.nfe,
+        **drawn.work(),
         "seconds": drawn.seconds,
         **{name: value for name, value in own.items() if name != "per_sample"},
         "data": rows[0],
@@ -114,7 +114,7 @@ def evaluate(
         loaded,
         sampler=loaded.sampler(concentration, conditional=False),
         num_steps=drawn.num_steps,
-        nfe=drawn.nfe,
+        **drawn.work(),
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if temperature is None else temperature,
         top_p=defaults.top_p if top_p is None else top_p,

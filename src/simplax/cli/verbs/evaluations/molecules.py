@@ -183,7 +183,7 @@ def _draw(
     with progress("sampling", num) as done:
         drawn = model.sample(num, seeds=seed, progress=done, **options)
     facts: dict[str, Any] = {
-        "nfe": drawn.nfe,
+        **drawn.work(),
         "sampling_seconds": time.perf_counter() - start,
         "parameters": sum(parameter.numel() for parameter in model.denoiser.parameters()),
         "tokens": task.tokens,
@@ -206,7 +206,7 @@ def _draw(
         model,
         sampler=model.sampler(options["eta"], time_power=options["time_power"], conditional=False),
         num_steps=drawn.num_steps,
-        nfe=drawn.nfe,
+        **drawn.work(),
         seeds=range(seed, seed + num),
         temperature=defaults.temperature if options["temperature"] is None else options["temperature"],
         top_p=defaults.top_p if options["top_p"] is None else options["top_p"],

@@ -15,6 +15,7 @@ from simplax.cli.sampling import (
     Compile,
     Dtype,
     Eta,
+    Loops,
     SamplerName,
     Seed,
     Steps,
@@ -81,6 +82,7 @@ def evaluate(
     chosen_on: Annotated[
         str | None, tyro.conf.arg(help="where the sampler's settings were chosen, for the manifest")
     ] = None,
+    loops: Loops = None,
     seed: Seed = 0,
     batch_size: BatchSize = "auto",
     dtype: Dtype = "float32",
@@ -138,6 +140,7 @@ def evaluate(
                 attempts=attempts,
                 revision=revision,
                 ratings=ratings,
+                loops=loops,
                 seed=seed,
                 batch_size=size_of_batch,
                 progress=done,
@@ -147,9 +150,10 @@ def evaluate(
             loaded,
             sampler=used[count],
             num_steps=score.num_steps,
-            nfe=score.nfe,
+            **score.work(),
             seeds=[seed],
             temperature=temperatures[count],
+            loops=loaded.config.sampling.loops if loops is None else loops,
             evaluation="sudoku",
             layout=task.layout,
             split=split,
@@ -237,6 +241,7 @@ def _shown(scores: list[Score]) -> Any:
         "right cells %",
         "valid % (95 %)",
         "NFE",
+        "block passes",
         "puzzles/s",
         "real clues",
     ]
@@ -248,6 +253,7 @@ def _shown(scores: list[Score]) -> Any:
             "" if score.cell_accuracy is None else f"{100 * score.cell_accuracy:.2f}",
             str(score.validity),
             f"{score.nfe:g}",
+            f"{score.block_passes:g}",
             f"{score.puzzles_per_second:.1f}",
             ", ".join(f"{value}: {number}" for value, number in score.clue_counts.items()),
         ]
