@@ -109,7 +109,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     """What an export's manifest says of the model; nothing without one: it is assumed to be what was requested."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
