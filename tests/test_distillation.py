@@ -153,8 +153,17 @@ def test_the_command_line_distils_a_model_of_any_uniform_method(
 
 @pytest.mark.training
 def test_a_student_beats_its_teacher_at_few_calls(tmp_path: Path) -> None:
-    """The commands of results/distillation, on the chain: likelier samples at 2, 4 and 8 calls, nearer to its law at 2."""
-    chain = ["--task.categories", "4", "--task.sequence_length", "6", "--run.validate_every", "0", "--device", "cpu"]
+    """As in results/distillation: likelier samples at 2, 4 and 8 calls, and nearer to the law of the chain at 2."""
+    chain = [
+        "--task.categories",
+        "4",
+        "--task.sequence_length",
+        "6",
+        "--run.validate_every",
+        "0",
+        "--device",
+        "cpu",
+    ]
     teacher, student = tmp_path / "teacher", tmp_path / "student"
     assert main(["train", "toy-duo-base", *chain, "--out", str(teacher)]) == 0
     options = ["--init-from", str(teacher), "--run.seed", "2", "--run.steps", "160", "--run.ema", "0.98"]
@@ -167,7 +176,9 @@ def test_a_student_beats_its_teacher_at_few_calls(tmp_path: Path) -> None:
         measure = importlib.import_module("few_steps").measure
     finally:
         sys.path.pop(0)
-    first, second = (measure(from_pretrained(path, device="cpu"), [2, 4, 8], 8000) for path in (teacher, student))
+    first, second = (
+        measure(from_pretrained(path, device="cpu"), [2, 4, 8], 8000) for path in (teacher, student)
+    )
     for calls in ("2", "4", "8"):
         assert second[calls]["nats_per_token"] < first[calls]["nats_per_token"], (calls, first, second)
     assert second["2"]["pair_kl"] < first["2"]["pair_kl"]

@@ -143,6 +143,53 @@ def test_sweeps_write_points_and_figures(use: Any, here: Path, capsys: pytest.Ca
     assert "not a concentration" in complaint(capsys, *arguments, "--eta", "lots")
 
 
+def test_sweeps_compare_redraws_and_go_on_where_they_stopped(
+    use: Any, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(model("sudoku4-simplax"))
+    arguments = [
+        "sweep",
+        "any",
+        "--clues",
+        "6",
+        "--steps",
+        "3",
+        "--num",
+        "4",
+        "--out",
+        "redraw",
+        "--share",
+        "1",
+        "0.5",
+    ]
+    names = ("simplax", "posterior", "coloured")
+    whole = printed(
+        capsys, 0, *arguments, "--redraw", *names, "--temperature", "0.5", "1", "--time-power", "1", "2"
+    )
+    assert len(whole["points"]) == 3 * 2 * 2 * 2
+    coloured = whole["points"][-1]["sampler"]
+    assert (coloured["redraw"], coloured["positions"]) == ("prediction", {"kind": "sudoku"})
+    assert (coloured["kappa"], coloured["times"]["power"]) == ({"kind": "fixed", "kappa": 0.5}, 2.0)
+    asked: list[int] = []
+    real = sudoku.evaluate
+    monkeypatch.setattr(sudoku, "evaluate", lambda *a, **o: asked.append(1) or real(*a, **o))  # type: ignore[func-returns-value]
+    again = printed(capsys, 0, *arguments, "--redraw", "posterior", "prediction", "--temperature", "0.5")
+    assert (
+        len(again["points"]) == 4 and len(asked) == 4
+    )  # the time power was left to the sampler's own before
+    again = printed(
+        capsys, 0, *arguments, "--redraw", "posterior", "--temperature", "0.5", "--time-power", "2"
+    )
+    assert again["points"] == [p for p in whole["points"] if p in again["points"]] and len(asked) == 4
+    assert len(json.loads(Path("redraw.json").read_text())["result"]) == 24 + 4
+    assert "another seed" in complaint(capsys, *arguments, "--redraw", "posterior", "--seed", "1")
+    assert "there is no redraw" in complaint(capsys, *arguments, "--redraw", "other")
+    assert "not both" in complaint(capsys, *arguments, "--redraw", "posterior", "--eta", "1")
+    assert "--share needs a --redraw" in complaint(capsys, *arguments)
+    Path("redraw.json").write_text("{")
+    assert "not a sweep" in complaint(capsys, *arguments, "--redraw", "posterior")
+
+
 def test_the_figure_of_one_puzzle_and_several_methods(
     use: Any, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

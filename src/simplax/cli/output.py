@@ -8,10 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simplax.errors import UserError
 from simplax.io.progress import first_process as first_process
+
+if TYPE_CHECKING:
+    from simplax.evaluate.cost import Cost
 
 _PIPE_WIDTH = 400  # a pipe has no width to fit a table into
 
@@ -57,6 +60,14 @@ def say(message: str) -> None:
     """Print a line for the person at the terminal on stderr; first process only."""
     if first_process():
         print(message, file=sys.stderr)
+
+
+def announce(cost: Cost) -> dict[str, Any]:
+    """Tell the person what the work will cost, if it is long; the same as JSON, for the result."""
+    sentence = cost.sentence()
+    if sentence:
+        say(sentence)
+    return cost.to_json()
 
 
 def table(columns: list[str], rows: list[list[str]]) -> Any:

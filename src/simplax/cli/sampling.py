@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simplax.concentration import Concentration
     from simplax.pretrained.model import Model
     from simplax.samplers import Sampler
+    from simplax.samplers.stopping import Settled
 
 Steps = Annotated[
     int | None, tyro.conf.arg(metavar="N", help="steps of the sampler: network calls per answer")
@@ -36,6 +37,10 @@ Loops = Annotated[
     int | None, tyro.conf.arg(metavar="R", help="times that a call goes through the network's blocks")
 ]
 Temperature = Annotated[float | None, tyro.conf.arg(help="divides the logits")]
+StopAfter = Annotated[
+    int | None,
+    tyro.conf.arg(metavar="N", help="a board is done once N network calls in a row agree on it; 2 or more"),
+]
 Seed = Annotated[int, tyro.conf.arg(help="of the noise")]
 Compile = Annotated[bool, tyro.conf.arg(help="compile the network first; on a CPU with small batches")]
 Dtype = Annotated[
@@ -62,7 +67,7 @@ class SamplerChoice:
         """The choice with settings that were typed apart from it, none of them said by another option as well."""
         for name, _ in settings:
             short = SHORT.get(name.replace("-", "_"))
-            if short is not None and others.get(short) is not None:
+            if short is not None and others.get(short) not in (None, ()):
                 flag = f"--{short.replace('_', '-')}"
                 raise UserError(f"{flag} and --sampler.{name} are the same setting: give one of them.")
         return replace(self, settings=tuple(settings))
@@ -142,3 +147,16 @@ def read_eta(text: str | None) -> float | Concentration | None:
     from simplax.concentration import parse
 
     return None if text is None else parse(text)
+
+
+def read_stop(calls: int | None) -> Settled | None:
+    """The early stop that was typed, if any."""
+    from simplax.errors import UserError
+    from simplax.samplers.stopping import Settled
+
+    if calls is None:
+        return None
+    try:
+        return Settled(calls)
+    except ValueError as error:
+        raise UserError(f"--stop-after: {error}.") from error

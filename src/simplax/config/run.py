@@ -20,6 +20,7 @@ from simplax.nn import PRESETS, Architecture
 from simplax.nn.lora import Lora
 from simplax.samplers import SAMPLERS, Sampler
 from simplax.samplers.kappa import Fixed, FromEta, Kappa, MaxCapped, MaxRescale, Plateau, Remask, Segments
+from simplax.samplers.positions import All, Classes, Every, Positions, SudokuColours
 from simplax.samplers.transforms import check_temperature
 from simplax.schedules import Cosine, Linear, LogLinear, Polynomial, Schedule
 from simplax.tasks import TASKS, Task
@@ -47,6 +48,7 @@ FAMILIES: dict[type, Mapping[str, Any]] = {
         "max_rescale": MaxRescale,
         "segments": Segments,
     },
+    Positions: {"all": All, "every": Every, "classes": Classes, "sudoku": SudokuColours},
     TimeLaw: {"uniform": TimeLaw},
     Grid: {"even": Grid},
     Plateau: {"plateau": Plateau},

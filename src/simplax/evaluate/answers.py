@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,19 +15,24 @@ from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
 from simplax.io.sharding import alone, current
 from simplax.pretrained.model import Model
-from simplax.samplers import Samples
-from simplax.samplers.base import WORK, Counted
+from simplax.samplers import Sampler, Samples
+from simplax.samplers.base import Counted
+from simplax.samplers.batches import in_order, join
+from simplax.samplers.stopping import Settled
 from simplax.samplers.transfer import moved
 from simplax.tasks import SudokuTask
 
 
 @dataclass(frozen=True, eq=False)
 class Answers(Counted):
-    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board, made of
-    `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
+    """`boards` (number, cells), 0 where a token is not a digit; `nfe` network calls per board (`calls` (number,) those
+    of each), made of `block_passes` transformer blocks and `multiply_adds` of matrix products (0: not known).
 
     `well_formed` (number,) is False where the row separators of the `prefix` layout are wrong: such a board counts as
-    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested.
+    neither valid nor right. `frames` (times, number, cells) are the boards on the way, if requested, and `decoded`
+    (calls, number, cells) what the network took for the answer at each call. `log_prob` (number,) is the model's own
+    score of each answer, if requested: the mean log-probability of its cells under the last prediction. `times` are
+    those of the steps.
     """
 
     puzzles: np.ndarray
@@ -37,6 +43,29 @@ class Answers(Counted):
     frames: np.ndarray | None = None
     block_passes: float = 0.0
     multiply_adds: float = 0.0
+    calls: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    decoded: np.ndarray | None = None
+    log_prob: np.ndarray | None = None
+    times: Tensor | None = None
+
+    def parts(self, number: int) -> list[Answers]:
+        """As many equal runs of consecutive answers."""
+        size = len(self.boards) // number
+        cuts = [slice(size * part, size * (part + 1)) for part in range(number)]
+        return [
+            replace(
+                self,
+                puzzles=self.puzzles[cut],
+                boards=self.boards[cut],
+                well_formed=self.well_formed[cut],
+                nfe=float(self.calls[cut].mean()),
+                frames=None if self.frames is None else self.frames[:, cut],
+                calls=self.calls[cut],
+                decoded=None if self.decoded is None else self.decoded[:, cut],
+                log_prob=None if self.log_prob is None else self.log_prob[cut],
+            )
+            for cut in cuts
+        ]
 
     @property
     def valid(self) -> np.ndarray:
@@ -81,13 +110,19 @@ def answer(
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    sampler: Sampler[Any] | None = None,
+    stop: Settled | None = None,
     loops: int | None = None,
     batch_size: int = 128,
     trajectory: bool = False,
+    score: bool = False,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, Tensor], None] | None = None,
 ) -> Answers:
     """Fill in `puzzles` (number, cells; 0 is blank), each with noise of its own seed; the rest is the model's default.
+
+    A `sampler` takes the place of the model's own, for boards with clues and without. `stop` ends boards that do not
+    change any more, `score` asks for the model's own score of each answer.
 
     What comes out for a puzzle does not depend on the others in its batch. `progress` is called with the number done
     after every batch, `watch` with the number of steps that a batch has made and its tokens.
@@ -100,13 +135,11 @@ def answer(
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
-    boards, formed = np.zeros_like(puzzles, dtype=np.int8), np.zeros(len(puzzles), dtype=bool)
-    paths: np.ndarray | None = None
     batches = list(_batches(puzzles, batch_size))
     processes, finished = current(), 0
     tell = processes.counting(progress, len(puzzles))
 
-    def draw(number: int) -> tuple[Samples, np.ndarray | None]:
+    def draw(number: int) -> Samples:
         nonlocal finished
         rows, conditional = batches[number]
         defaults = model.defaults(conditional=conditional)
@@ -117,27 +150,65 @@ def answer(
             temperature=defaults.temperature if temperature is None else temperature,
             tokens=held.tokens[rows],
             given=held.given[rows],
-            sampler=model.sampler(eta, time_power=time_power, conditional=conditional),
+            sampler=sampler or model.sampler(eta, time_power=time_power, conditional=conditional),
             loops=loops,
             batch_size=len(rows),
             trajectory=trajectory,
+            stop=stop,
+            score=score,
             watch=watch,
         )
         finished += len(rows)
         tell(finished)
-        frames = None if drawn.trajectory is None else _frames(task, drawn.trajectory)
-        return replace(moved(drawn, "cpu"), trajectory=None), frames
+        # small numbers: a long path is kept, and travels, in bytes
+        drawn = replace(drawn, trajectory=_bytes(drawn.trajectory), decoded=_bytes(drawn.decoded))
+        return moved(drawn, "cpu")
 
-    work, steps = dict.fromkeys(WORK, 0.0), 0
-    for (rows, _), (drawn, frames) in zip(batches, processes.map(draw, len(batches))):
-        shares = {name: value * len(rows) / len(puzzles) for name, value in drawn.work().items()}
-        work, steps = {name: work[name] + shares[name] for name in WORK}, drawn.num_steps
-        boards[rows], formed[rows] = _read(task, drawn.tokens)
-        if frames is not None:
-            if paths is None:
-                paths = np.zeros((len(drawn.times), *puzzles.shape), dtype=np.int8)
-            paths[:, rows] = frames
-    return Answers(puzzles, boards, formed, num_steps=steps, frames=paths, **work)
+    whole = join(processes.map(draw, len(batches)))
+    return _answers(
+        task, puzzles, in_order(whole, torch.from_numpy(np.concatenate([rows for rows, _ in batches])))
+    )
+
+
+def _bytes(path: Tensor | None) -> Tensor | None:
+    return None if path is None else path.to(torch.int8)
+
+
+def _answers(task: SudokuTask, puzzles: np.ndarray, drawn: Samples) -> Answers:
+    boards, formed = _read(task, drawn.tokens.cpu())
+    assert drawn.sample_calls is not None
+    return Answers(
+        puzzles,
+        boards,
+        formed,
+        num_steps=drawn.num_steps,
+        frames=None if drawn.trajectory is None else _frames(task, drawn.trajectory),
+        calls=drawn.sample_calls.cpu().numpy(),
+        decoded=None if drawn.decoded is None else _frames(task, drawn.decoded),
+        log_prob=None if drawn.log_prob is None else drawn.log_prob.cpu().numpy(),
+        times=drawn.times,
+        **drawn.work(),
+    )
+
+
+def most_likely(tries: Sequence[Answers]) -> Answers:
+    """Of several answers to the same puzzles the ones with the model's highest own score; nothing else is looked at."""
+    scores = np.stack([each.log_prob for each in tries if each.log_prob is not None])
+    best, rows = scores.argmax(0), np.arange(scores.shape[1])
+
+    def chosen(parts: list[np.ndarray | None]) -> np.ndarray | None:
+        there = [part for part in parts if part is not None]
+        return np.stack(there)[best, :, rows].swapaxes(0, 1) if len(there) == len(tries) else None
+
+    return replace(
+        tries[0],
+        boards=np.stack([each.boards for each in tries])[best, rows],
+        well_formed=np.stack([each.well_formed for each in tries])[best, rows],
+        frames=chosen([each.frames for each in tries]),
+        decoded=chosen([each.decoded for each in tries]),
+        log_prob=scores.max(0),
+        calls=np.stack([each.calls for each in tries])[best, rows],
+    )
 
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:

@@ -6,28 +6,37 @@ puzzles nor noise with it. In the `prefix` layout a board with wrong row separat
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from simplax.concentration import Concentration
 from simplax.data import sudoku
 from simplax.data.sudoku import PuzzleSet
 from simplax.errors import UserError
-from simplax.evaluate.answers import Answers, answer, noise_seeds
+from simplax.evaluate.answers import Answers, answer, most_likely, noise_seeds, sudoku_task
+from simplax.evaluate.cost import NOTHING, Cost, sampling_cost
 from simplax.evaluate.intervals import wilson
+from simplax.evaluate.revision import expected_edits, measure, own_evidence
 from simplax.pretrained.model import Model
+from simplax.samplers import Sampler
 from simplax.samplers.base import Counted
+from simplax.samplers.stopping import Settled
 
 Split = Literal["eval", "dev"]
 LARGEST = 2_000
 """Puzzles in an evaluation set; a development set from the same file begins after them."""
 FROM_FILE = (17, 20)
 _STREAMS: dict[str, int] = {"eval": 0, "dev": 1}
+MOST_ATTEMPTS = 2_000
+_PROBED = 256
+"""Puzzles on which it is measured how much a network relies on a token's own evidence."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +56,27 @@ class Proportion:
 
 
 @dataclass(frozen=True)
+class BestOf:
+    """Of several answers to every puzzle the one that the network itself gives the highest score: another measure than
+    one answer per puzzle, and another cost. Nothing checks whether the chosen board is valid before it is chosen."""
+
+    attempts: int
+    accuracy: Proportion | None
+    validity: Proportion
+    nfe: float
+
+
+@dataclass(frozen=True)
 class Score(Counted):
     """What a model did on one set. `accuracy` (the whole board is the only solution) and `cell_accuracy` (the share of
     blank cells that are right) are None without clues, where every valid board is right.
 
-    `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set.
+    `clue_counts` says how many puzzles really have how many clues; `sha256` is the digest of the set. `distinct` counts
+    the different boards among the valid ones without clues. `clues` is None for puzzles of a file with
+    whatever counts it has.
     """
 
-    clues: int
+    clues: int | None
     num: int
     accuracy: Proportion | None
     cell_accuracy: float | None
@@ -67,6 +89,10 @@ class Score(Counted):
     seconds: float
     clue_counts: dict[int, int]
     sha256: str
+    distinct: int | None = None
+    best_of: BestOf | None = None
+    revision: dict[str, Any] | None = None
+    by_rating: list[dict[str, Any]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -116,49 +142,141 @@ def _four(clues: int, num: int, split: Split) -> PuzzleSet:
 def evaluate(
     model: Model,
     puzzles: PuzzleSet,
-    clues: int,
+    clues: int | None,
     *,
     split: Split = "eval",
     num_steps: int | None = None,
     eta: float | Concentration | None = None,
     time_power: float | None = None,
     temperature: float | None = None,
+    sampler: Sampler[Any] | None = None,
+    stop: Settled | None = None,
+    attempts: int = 1,
+    revision: bool = False,
+    ratings: np.ndarray | None = None,
     loops: int | None = None,
     seed: int = 0,
     batch_size: int = 128,
     progress: Callable[[int], None] | None = None,
 ) -> Score:
-    """Score the model on a set; the noise of a puzzle belongs to its place in the set, never to its batch."""
+    """Score the model on a set; the noise of a puzzle belongs to its place in the set, never to its batch.
+
+    With several `attempts` the first one is scored as ever and the one with the model's highest own score besides.
+    `ratings` of the puzzles, if they have any, divide the accuracy.
+    """
+    if not 1 <= attempts <= MOST_ATTEMPTS:
+        raise UserError(f"the number of attempts must lie between 1 and {MOST_ATTEMPTS}, got {attempts}.")
+    tell = progress or (lambda done: None)
+
+    def once(attempt: int) -> Answers:
+        return answer(
+            model,
+            puzzles.puzzles,
+            noise_seeds(seed, range(len(puzzles)), _STREAMS[split] + len(_STREAMS) * attempt),
+            num_steps=num_steps,
+            eta=eta,
+            time_power=time_power,
+            temperature=temperature,
+            loops=loops,
+            sampler=sampler,
+            stop=stop,
+            batch_size=batch_size,
+            trajectory=revision and attempt == 0,
+            score=attempts > 1,
+            progress=lambda done: tell((attempt * len(puzzles) + done) // attempts),
+        )
+
     start = time.perf_counter()
-    answers = answer(
-        model,
-        puzzles.puzzles,
-        noise_seeds(seed, range(len(puzzles)), _STREAMS[split]),
-        num_steps=num_steps,
-        eta=eta,
-        time_power=time_power,
-        temperature=temperature,
-        loops=loops,
-        batch_size=batch_size,
-        progress=progress,
+    first = once(0)
+    seconds = time.perf_counter() - start
+    best = None if attempts == 1 else _best([first, *map(once, range(1, attempts))], puzzles, clues)
+    revised = _revision(model, first, puzzles, clues) if revision else None
+    result = score(first, puzzles, clues, seconds)
+    rated = None if ratings is None else by_rating(first.equal(puzzles.solutions), ratings)
+    return replace(result, best_of=best, revision=revised, by_rating=rated)
+
+
+def by_rating(solved: np.ndarray, ratings: np.ndarray) -> list[dict[str, Any]]:
+    """Shares of solved boards by difficulty, in decades of the rating."""
+    edges = [-np.inf, 1, 10, 100, 1000, np.inf]
+    rows = []
+    for low, high in itertools.pairwise(edges):
+        here = (ratings >= low) & (ratings < high)
+        if here.any():
+            bounds = {"from": int(ratings[here].min()), "to": int(ratings[here].max())}
+            rows.append({**bounds, "num": int(here.sum()), "accuracy": asdict(Proportion.of(solved[here]))})
+    return rows
+
+
+def _best(tries: list[Answers], puzzles: PuzzleSet, clues: int | None) -> BestOf:
+    chosen = most_likely(tries)
+    return BestOf(
+        len(tries),
+        Proportion.of(chosen.equal(puzzles.solutions)) if clues != 0 else None,
+        Proportion.of(chosen.valid),
+        sum(each.nfe for each in tries),
     )
-    return score(answers, puzzles, clues, time.perf_counter() - start)
 
 
-def score(answers: Answers, puzzles: PuzzleSet, clues: int, seconds: float) -> Score:
+def cost_of(
+    model: Model,
+    sets: Mapping[int | None, PuzzleSet],
+    *,
+    steps: Mapping[int | None, Sequence[int]],
+    samplers: Mapping[int | None, Sampler[Any]],
+    batch_size: int,
+) -> Cost:
+    """The cost of answering sets of puzzles, each once with all of its `steps`, or with the model's own number."""
+    total, layout = NOTHING, sudoku_task(model).board_layout
+    for clues, chosen in sets.items():
+        first = layout.encode(torch.from_numpy(np.ascontiguousarray(chosen.puzzles[:batch_size])))
+        default = model.defaults(conditional=clues != 0).num_steps
+        total += sampling_cost(
+            model,
+            len(chosen),
+            sampler=samplers[clues],
+            repeats=steps.get(clues) or (default,),
+            batch_size=batch_size,
+            held=(first.tokens, first.given),
+        )
+    return total
+
+
+def _revision(model: Model, answers: Answers, puzzles: PuzzleSet, clues: int | None) -> dict[str, Any]:
+    assert answers.frames is not None and answers.times is not None
+    process = model.method.process(model.denoiser)
+    measured = measure(
+        answers.frames,
+        puzzles.puzzles == 0,
+        decoded=answers.decoded,
+        truth=puzzles.solutions if clues != 0 else None,
+        expected=expected_edits(process, answers.times),
+    ).to_json()
+    if clues == 0:
+        return measured
+    held = sudoku_task(model).board_layout.encode(
+        torch.from_numpy(puzzles.puzzles[:_PROBED]), torch.from_numpy(puzzles.solutions[:_PROBED])
+    )
+    return {**measured, "own_evidence": own_evidence(model, held.tokens, held.given)}
+
+
+def score(answers: Answers, puzzles: PuzzleSet, clues: int | None, seconds: float) -> Score:
     """The measures of answers that took so many seconds."""
     right = answers.boards == puzzles.solutions
     values, numbers = np.unique(puzzles.clue_counts, return_counts=True)
     return Score(
         clues=clues,
         num=len(puzzles),
-        accuracy=Proportion.of(answers.equal(puzzles.solutions)) if clues else None,
-        cell_accuracy=float(right[puzzles.puzzles == 0].mean()) if clues else None,
+        accuracy=Proportion.of(answers.equal(puzzles.solutions)) if clues != 0 else None,
+        cell_accuracy=float(right[puzzles.puzzles == 0].mean()) if clues != 0 else None,
         validity=Proportion.of(answers.valid),
-        **answers.work(),
+        nfe=answers.nfe,
+        block_passes=answers.block_passes,
+        multiply_adds=answers.multiply_adds,
         num_steps=answers.num_steps,
         puzzles_per_second=len(puzzles) / seconds,
         seconds=seconds,
         clue_counts={int(value): int(number) for value, number in zip(values, numbers)},
         sha256=puzzles.sha256(),
+        distinct=None if clues != 0 else len(np.unique(answers.boards[answers.valid], axis=0)),
     )

@@ -235,7 +235,8 @@ class Chain(Network):
 
     `given`, `attend` and `labels` are those of the whole batch; `transform` is applied to the logits of every call.
     With a strength `guided_by` every sequence is read twice, with its labels and without, each reading with a carry of
-    its own, and the predictions are guided ones.
+    its own, and the predictions are guided ones. `spent` counts the calls of each sequence. A `watched` chain keeps the
+    `latest` prediction, and the same as the network said it, before the transform.
     """
 
     def __init__(
@@ -249,11 +250,17 @@ class Chain(Network):
         labels: Tensor | None = None,
         guided_by: float | None = None,
         loops: int | None = None,
+        watched: bool = False,
     ) -> None:
         super().__init__(denoiser, size, loops)
         self.strength = guided_by
         self.copies = 1 if guided_by is None else 2
         self.batch = batch * self.copies
+        self.spent = torch.zeros(batch, dtype=torch.long)
+        self.watched = watched
+        self.latest: Prediction | None = None
+        self.latest_raw: Prediction | None = None
+        self._places = torch.arange(batch)
         self.transform = transform or (lambda logits: logits)
         self.known = {"given": given, "attend": attend, "labels": labels}
         if guided_by is not None:
@@ -275,6 +282,15 @@ class Chain(Network):
 
         Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
         """
+        self._spend(rows, busy)
+        prediction = self._guided(state, t, rows, busy, keywords)
+        if self.watched:
+            self.latest = prediction
+        return prediction
+
+    def _guided(
+        self, state: Any, t: Tensor, rows: Tensor | None, busy: Tensor | None, keywords: dict[str, Any]
+    ) -> Prediction:
         if self.strength is None:
             return self._read(state, t, rows, busy, keywords)
         count = _batch_of(state)
@@ -287,7 +303,21 @@ class Chain(Network):
             keywords,
         )
         labelled, unlabelled = prediction.logits.split(count)
+        if self.latest_raw is not None:
+            self.latest_raw = Prediction(self.latest_raw.logits[:count])
         return GuidedPrediction(Prediction(labelled), Prediction(unlabelled), self.strength)
+
+    @property
+    def given(self) -> Tensor | None:
+        """Which positions of each sequence are clamped."""
+        given = self.known["given"]
+        return None if given is None else given[: self.batch // self.copies]
+
+    @property
+    def attend(self) -> Tensor | None:
+        """Which positions of each sequence are no padding."""
+        attend = self.known["attend"]
+        return None if attend is None else attend[: self.batch // self.copies]
 
     def _read(
         self, state: Any, t: Tensor, rows: Tensor | None, busy: Tensor | None, keywords: dict[str, Any]
@@ -299,13 +329,33 @@ class Chain(Network):
         carried = self.carried if rows is None or self.carried is None else self.carried[rows]
         time = t.to(_device_of(state), torch.float32).expand(count)
         tempered = self.carry.tempered
-        prediction, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
-        prediction = Prediction(self.transform(prediction.logits))
+        raw, fresh = self.predict(state, time, carried, raw_only=tempered, **{**known, **keywords})
+        prediction = Prediction(self.transform(raw.logits))
+        if self.watched:
+            self.latest_raw = raw
         if tempered:
             fresh = self.carry.after(prediction.logits, None, self.inner)
         if fresh is not None:
             self._keep(fresh, rows, busy)
         return prediction
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these sequences only."""
+        before = self.batch // self.copies
+        both = torch.cat([rows + before * copy for copy in range(self.copies)])
+        self.batch, self._places = len(both), self._places[rows.cpu()]
+        self.known = {name: None if value is None else value[both] for name, value in self.known.items()}
+        self.carried = None if self.carried is None else self.carried[both]
+
+    def _spend(self, rows: Tensor | None, busy: Tensor | None) -> None:
+        if not self.batch:  # nobody said how many sequences there are
+            return
+        if busy is not None:
+            self.spent = self.spent.to(busy.device) + self.copies * busy
+        elif rows is not None:
+            self.spent[self._places[rows]] += self.copies
+        else:
+            self.spent[self._places] += self.copies
 
     def _keep(self, fresh: Tensor, rows: Tensor | None, busy: Tensor | None) -> None:
         if busy is not None:

@@ -39,9 +39,10 @@ from simplax.pretrained.stored import (
 )
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.adjust import adjusted
-from simplax.samplers.batches import join, seeds_for
+from simplax.samplers.batches import in_order, join, seeds_for
 from simplax.samplers.guidance import Guide
 from simplax.samplers.loop import sample
+from simplax.samplers.stopping import Settled
 from simplax.samplers.transfer import moved
 from simplax.train.distributed import pick_device
 
@@ -142,6 +143,8 @@ class Model:
         loops: int | None = None,
         batch_size: int = 256,
         trajectory: bool = False,
+        stop: Settled | None = None,
+        score: bool = False,
         progress: Callable[[int], None] | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
     ) -> Samples:
@@ -155,7 +158,8 @@ class Model:
         a number for short, or `ByClassifier`) says how strongly they are pulled there. `loops` is how often a call goes
         through the network's blocks, if not as often as in training. `progress` is called with the number of sequences
         done, those in progress counted by their share of steps; `watch` with the number of steps that a batch has made
-        and its tokens.
+        and its tokens. `stop` ends sequences that do not change any more, `score` asks for the model's own score of its
+        answers.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -207,6 +211,8 @@ class Model:
                 top_p=defaults.top_p if top_p is None else top_p,
                 loops=defaults.loops if loops is None else loops,
                 trajectory=trajectory,
+                stop=stop,
+                score=score,
                 progress=None if tell is None else _share(tell, finished, len(rows)),
                 watch=watch,
             )
@@ -215,7 +221,7 @@ class Model:
 
         with self.numerics.applied():
             parts = processes.map(draw, len(batches))
-        whole = _in_order(join(parts), torch.cat([rows for _, rows in batches]))
+        whole = in_order(join(parts), torch.cat([rows for _, rows in batches]))
         return whole if processes.size == 1 else moved(whole, self.device)
 
     def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
@@ -312,7 +318,8 @@ class Model:
         origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
         if self.tokenizer is not None:
             self.tokenizer.save(path)
-        write(path / MANIFEST, {**environment(), "model": {"name": self.config.name, **origin}})
+        said = {"name": self.config.name, **origin, "config_sha256": sha256(path / CONFIG)}
+        write(path / MANIFEST, {**environment(), "model": said})
 
 
 def from_pretrained(
@@ -364,19 +371,6 @@ def from_pretrained(
 def _share(progress: Callable[[int], None], before: int, count: int) -> Callable[[int, int], None]:
     """Progress in steps of a batch of `count` sequences, reported in sequences."""
     return lambda step, steps: progress(before + count * step // steps)
-
-
-def _in_order(drawn: Samples, rows: Tensor) -> Samples:
-    """The samples of these rows, back in the requested order."""
-    back = rows.argsort()
-    path = drawn.trajectory
-    return replace(
-        drawn,
-        tokens=drawn.tokens[back.to(drawn.tokens.device)],
-        seeds=drawn.seeds[back.to(drawn.seeds.device)],
-        trajectory=None if path is None else path[:, back.to(path.device)],
-        lengths=None if drawn.lengths is None else drawn.lengths[back.to(drawn.lengths.device)],
-    )
 
 
 def bundled() -> dict[str, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ from torch import Tensor, nn
 
 from simplax.config.run import RunConfig, from_json, load
 from simplax.errors import UserError
+from simplax.io.files import sha256
 from simplax.methods.distillation import without_teacher
 from simplax.nn import lora
 from simplax.train import adapters, checkpoint
+
+logger = logging.getLogger(__name__)  # unless a program says otherwise, warnings are a line on stderr
 
 Weights = Literal["auto", "ema", "raw"]
 CONFIG, WEIGHTS, MANIFEST = "config.json", checkpoint.WEIGHTS, checkpoint.MANIFEST
@@ -88,6 +92,12 @@ def _exported(folder: Path, requested: str | None) -> Stored:
     kind = str(said.get("weights") or requested or "ema")
     if requested is not None and kind != requested:
         raise UserError(f"{folder} was exported with {kind} weights only: leave out --weights {requested}.")
+    if said.get("config_sha256") not in (None, sha256(folder / CONFIG)):
+        logger.warning(
+            "%s is not as it was exported: if nobody changed it on purpose, it is damaged, and the model should be "
+            "exported again.",
+            folder / CONFIG,
+        )
     config = _config(folder, load(folder / CONFIG))
     if apart and config.lora is None:
         raise UserError(f"{folder / CONFIG} does not say what its adapters are: it has no settings of lora.")
@@ -99,7 +109,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     """What an export's manifest says of the model; nothing without one: it is assumed to be what was requested."""
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["model"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 

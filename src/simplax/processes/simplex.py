@@ -39,6 +39,10 @@ class SimplexState(abc.ABC):
 class Dense(SimplexState):
     w: Tensor
 
+    def rows(self, rows: Tensor) -> Dense:
+        """The states of some of the sequences."""
+        return Dense(self.w[rows])
+
     def expect(self, values: Tensor) -> Tensor:
         return (self.w.to(values.dtype) * values).sum(-1)
 

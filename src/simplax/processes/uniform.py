@@ -87,6 +87,21 @@ def draw_marginal(prediction: Prediction, alpha: Tensor, prior: Prior, keys: Key
     return prediction.draw(u[:, 0] < alpha.unsqueeze(-1), u[:, 1], otherwise=prior.draw(u[:, 1]))
 
 
+def draw_afresh(
+    z: Tensor, where: Tensor, prediction: Prediction | None, alpha: Tensor, prior: Prior, keys: Keys
+) -> Tensor:
+    """`z` with ids from p_hat = alpha x_hat + (1 - alpha) pi where `where` holds; without a prediction x_hat is pi.
+
+    For the leave-one-out prediction this is a draw from the law of each token given the others. Only the positions
+    `where` pay for it.
+    """
+    u = keys.uniform(2, *z.shape[1:])
+    fresh = torch.where(where, prior.draw(u[:, 1]), z)
+    if prediction is None:
+        return fresh
+    return prediction.draw(where & (u[:, 0] < alpha), u[:, 1], otherwise=fresh)
+
+
 def draw_bridge(
     anchor: Tensor, prediction: Prediction, alpha_s: Tensor, alpha_t: Tensor, prior: Prior, keys: Keys
 ) -> Tensor:

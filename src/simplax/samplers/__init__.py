@@ -13,6 +13,7 @@ from simplax.samplers.base import Sampler as Sampler
 from simplax.samplers.base import Setting as Setting
 from simplax.samplers.candi import CachedHybrid as CachedHybrid
 from simplax.samplers.flm import OneHotEuler as OneHotEuler
+from simplax.samplers.gibbs import Gibbs as Gibbs
 from simplax.samplers.guidance import ByClassifier as ByClassifier
 from simplax.samplers.guidance import ClassifierFree as ClassifierFree
 from simplax.samplers.langflow import EmbeddingDDIM as EmbeddingDDIM

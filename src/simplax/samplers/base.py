@@ -67,6 +67,8 @@ class Sampler(abc.ABC, Generic[State]):
     exactness: ClassVar[str]
     """One line for lists: whether its draws are exact, and the law of its samples were the network perfect."""
 
+    decodes: ClassVar[bool] = False
+    """Whether every step calls the network on every sequence, so that `decoded` can read an answer off it."""
     bridges: ClassVar[bool] = False
     """Whether its steps are drawn by `Setting.bridge`, which a classifier can guide."""
 
@@ -94,6 +96,10 @@ class Sampler(abc.ABC, Generic[State]):
 
     @abc.abstractmethod
     def tokens(self, state: State) -> Tensor: ...
+
+    def decoded(self, state: State, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor:
+        """The likeliest clean tokens, given the state at t that the prediction was made from."""
+        raise NotImplementedError
 
 
 def check_process(sampler: Sampler[Any], process: type[Process], owner: str) -> None:

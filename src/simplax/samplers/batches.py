@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -30,19 +31,44 @@ def seeds_for(seeds: Sequence[int] | Tensor | int | None, num: int) -> Tensor:
 def join(parts: list[Samples]) -> Samples:
     if len(parts) == 1:
         return parts[0]
-    paths = [part.trajectory for part in parts if part.trajectory is not None]
     tokens = torch.cat([part.tokens for part in parts])
     return Samples(
         tokens,
         sum(part.nfe * len(part.tokens) for part in parts) / len(tokens),
         torch.cat([part.seeds for part in parts]),
         parts[0].times,
-        torch.cat(paths, dim=1) if paths else None,
+        _together([part.trajectory for part in parts], 1),
         sum(part.calls for part in parts),
         parts[0].num_steps,
         sum(part.block_passes * len(part.tokens) for part in parts) / len(tokens),
-        None
-        if parts[0].lengths is None
-        else torch.cat([part.lengths for part in parts if part.lengths is not None]),
+        _together([part.lengths for part in parts]),
         sum(part.multiply_adds * len(part.tokens) for part in parts) / len(tokens),
+        _together([part.sample_calls for part in parts]),
+        _together([part.decoded for part in parts], 1),
+        _together([part.log_prob for part in parts]),
+    )
+
+
+def _together(parts: list[Tensor | None], axis: int = 0) -> Tensor | None:
+    """What every part has, joined; None if nobody requested it."""
+    there = [part for part in parts if part is not None]
+    return torch.cat(there, dim=axis) if there else None
+
+
+def in_order(drawn: Samples, rows: Tensor) -> Samples:
+    """The samples of these rows, back in the requested order."""
+    back = rows.argsort()
+
+    def sorted_rows(value: Tensor | None, axis: int = 0) -> Tensor | None:
+        return None if value is None else value.index_select(axis, back.to(value.device))
+
+    return replace(
+        drawn,
+        tokens=drawn.tokens[back.to(drawn.tokens.device)],
+        seeds=drawn.seeds[back.to(drawn.seeds.device)],
+        trajectory=sorted_rows(drawn.trajectory, 1),
+        lengths=sorted_rows(drawn.lengths),
+        sample_calls=sorted_rows(drawn.sample_calls),
+        decoded=sorted_rows(drawn.decoded, 1),
+        log_prob=sorted_rows(drawn.log_prob),
     )

@@ -17,8 +17,10 @@ from simplax.processes.prior import Prior
 from simplax.random import Keys
 from simplax.samplers.base import Counted, Sampler, Setting, check_process
 from simplax.samplers.guidance import ClassifierFree, Guide, as_guide
+from simplax.samplers.stopping import Settled
 from simplax.samplers.transforms import compose, nucleus
 from simplax.samplers.transforms import temperature as divide_by
+from simplax.samplers.walk import Walk
 from simplax.schedules import Schedule
 
 
@@ -31,7 +33,11 @@ class Samples(Counted):
     the requested number; some samplers spend the last of them on reading the answer off, without a time of its own.
     `block_passes` counts the transformer blocks that a sequence went through, on average, and `multiply_adds` those of
     the network's matrix products (0: not known).
-    `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them.
+    `lengths` (batch,) counts the tokens of each sequence, where padding lies behind them. `sample_calls` (batch,) are
+    the network calls of each sequence. With a trajectory comes `decoded` (calls, batch, length), the likeliest clean
+    tokens after each step's call, for samplers whose steps all call the network. `log_prob` (batch,), if requested,
+    is the mean log-probability of the tokens that were not given under the sequence's last prediction, without
+    temperature or nucleus.
     """
 
     tokens: Tensor
@@ -44,6 +50,9 @@ class Samples(Counted):
     block_passes: float = 0.0
     lengths: Tensor | None = None
     multiply_adds: float = 0.0
+    sample_calls: Tensor | None = None
+    decoded: Tensor | None = None
+    log_prob: Tensor | None = None
 
 
 @torch.no_grad()
@@ -67,6 +76,8 @@ def sample(
     top_p: float = 1.0,
     loops: int | None = None,
     trajectory: bool = False,
+    stop: Settled | None = None,
+    score: bool = False,
     progress: Callable[[int, int], None] | None = None,
     watch: Callable[[int, Tensor], None] | None = None,
 ) -> Samples:
@@ -79,7 +90,8 @@ def sample(
     own with `schedule` and `pi` (uniform noise, for those that know several). `labels` (batch, labels) as in `Batch`
     go to the network; `guidance` pulls samples towards them, or towards what a classifier says. `watch` is called with
     the number of steps made and the tokens (batch, length) there, from 0 on. `loops` is how often each call goes
-    through the network's blocks, if not as often as in training.
+    through the network's blocks, if not as often as in training. `stop` ends sequences early that do
+    not change any more: they leave the batch, and their calls are not made. `score` asks for `log_prob`.
     """
     batch, length = shape
     num_steps = _num_steps(sampler, num_steps, length)
@@ -93,6 +105,11 @@ def sample(
     setting = Setting(
         batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi)), guide
     )
+    if (stop is not None or score) and not sampler.decodes:
+        raise ValueError(
+            f"the sampler {type(sampler).__name__} does not predict every position in every step: it can neither stop "
+            "early nor score its answers"
+        )
     network = Chain(
         denoiser,
         vocab_size,
@@ -103,31 +120,37 @@ def sample(
         None if isinstance(guide, ClassifierFree) and guide.strength == 0 else labels,
         None if guide is None else guide.compares,
         loops,
+        sampler.decodes and (trajectory or score or stop is not None),
     )
-
-    def pinned(state: Any) -> Any:
-        return state if tokens is None or given is None else sampler.pin(state, tokens, given)
-
+    walk = Walk(sampler, network, setting, keys, tokens, given, trajectory, score)
     times = sampler.grid(num_steps)
-    state = pinned(sampler.init(setting, keys.stream("init")))
-    path = [sampler.tokens(state)] if trajectory else []
     if watch is not None:
-        watch(0, sampler.tokens(state))
+        watch(0, walk.now())
     for n, (t, s) in enumerate(itertools.pairwise(times)):
-        state = pinned(sampler.step(state, network, t, s, setting, keys.stream("step", n)))
-        if trajectory:
-            path.append(sampler.tokens(state))
+        walk.step(n, t, s, stop)
         if watch is not None:
-            watch(n + 1, sampler.tokens(state))
+            watch(n + 1, walk.now())
         if progress is not None:
             progress(n + 1, len(times) - 1)
-    state = pinned(sampler.finish(state, network, times[-1], setting, keys.stream("finish")))
-    result = sampler.tokens(state)
-    nfe = network.sequences / max(batch, 1)
-    full = torch.stack([*path[:-1], result]) if trajectory else None
-    passes, products = (count / max(batch, 1) for count in (network.block_passes, network.multiply_adds))
-    lengths = None if attend is None else attend.sum(-1)
-    return Samples(result, nfe, seed_values, times, full, network.calls, num_steps, passes, lengths, products)
+        if not len(walk.places):
+            break
+    result = walk.finish(times[-1])
+    frames, decoded = walk.paths(len(times) - 1)
+    return Samples(
+        result,
+        network.sequences / max(batch, 1),
+        seed_values,
+        times,
+        frames,
+        network.calls,
+        num_steps,
+        network.block_passes / max(batch, 1),
+        None if attend is None else attend.sum(-1),
+        network.multiply_adds / max(batch, 1),
+        network.spent,
+        decoded,
+        walk.scores,
+    )
 
 
 def _process(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,9 +30,16 @@ class VectorState:
     given: Tensor | None = None
     prediction: Prediction | None = None
 
+    def rows(self, rows: Tensor) -> VectorState:
+        """The states of some of the sequences."""
+        given = None if self.given is None else self.given[rows]
+        return VectorState(self.tokens[rows], self.y[rows], given)
+
 
 class VectorSampler(Sampler[VectorState], abc.ABC):
     """A chain on vectors. Given positions sit on their token's own vector, whatever the noise elsewhere."""
+
+    decodes: ClassVar[bool] = True
 
     def target(self, y: Tensor, prediction: Prediction, process: VectorProcess, keys: Keys) -> Tensor:
         """What a step moves to: the mean of the categories' vectors under x_hat."""
@@ -63,6 +71,9 @@ class VectorSampler(Sampler[VectorState], abc.ABC):
             return state.tokens
         likeliest = state.prediction.logits.argmax(-1)
         return likeliest if state.given is None else torch.where(state.given, state.tokens, likeliest)
+
+    def decoded(self, state: VectorState, prediction: Prediction, t: Tensor, setting: Setting) -> Tensor:
+        return prediction.logits.argmax(-1)
 
     def _call(
         self, state: VectorState, network: Chain, t: Tensor, setting: Setting

@@ -16,6 +16,7 @@ from simplax.io.files import write_tensors
 from simplax.io.lock import Lock
 from simplax.io.manifest import environment
 from simplax.train import checkpoint as checkpoints
+from simplax.train.first import Cost, FirstSteps
 from simplax.train.hooks import BeginHook, Hook, SampleHook
 from simplax.train.interrupt import EXIT_STATUS, Interrupt
 from simplax.train.metrics import Display, Metrics
@@ -27,11 +28,15 @@ from simplax.typing import Source
 
 @dataclass(frozen=True)
 class Result:
-    """`step` optimiser steps done; `loss` the mean of the last row of metrics."""
+    """`step` optimiser steps done; `loss` the mean of the last row of metrics.
+
+    `cost` is what the run was expected to take, reckoned from its first steps; None if it was too short for that.
+    """
 
     step: int
     loss: float
     directory: Path
+    cost: Cost | None = None
 
 
 class Session:
@@ -71,6 +76,7 @@ class Session:
             self._write({"precision": progress.precision, "device": device, "processes": self.world.size})
         started = time.perf_counter() - progress.seconds
         busy, counted = 0.0, progress.step  # the rate of training itself, without validation and saving
+        first = FirstSteps(self.stepper, progress.step)
         try:
             with Display(run.steps, progress.step, quiet or not self.world.main) as display:
                 while progress.step < run.steps:
@@ -79,6 +85,8 @@ class Session:
                     if self._due(run.log_every):
                         self.stepper.check()  # here the host waits for the device, and the time counts
                     busy += time.perf_counter() - began
+                    if first.reckon(progress.step):
+                        display.say(first.sentence)
                     progress.seconds = time.perf_counter() - started
                     if self._due(run.log_every):
                         tokens = (progress.step - counted) * run.batch_size * self.stepper.source.length
@@ -91,7 +99,8 @@ class Session:
         finally:
             self.stepper.batches.close()
         self.stepper.denoiser.eval()
-        return Result(progress.step, math.nan if progress.loss is None else progress.loss, self.directory)
+        loss = math.nan if progress.loss is None else progress.loss
+        return Result(progress.step, loss, self.directory, first.cost)
 
     def _due(self, every: int) -> bool:
         return every > 0 and (self.progress.step % every == 0 or self.progress.step == self.run.steps)

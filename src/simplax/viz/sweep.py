@@ -1,4 +1,4 @@
-"""Accuracy against the sampler's concentration, one line per number of network calls."""
+"""Shares of boards against settings of the sampler, a panel per clue count."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ from typing import Any
 from simplax.viz.figures import pyplot, save
 
 _MARKS = "osD^vP*"
+# what the axis shows if it varies, in this order; everything else that varies makes lines
+_LABELS = {
+    "eta": "concentration η of the sampler",
+    "share": "share of tokens redrawn in a step",
+    "temperature": "temperature",
+    "time_power": "power of the times",
+    "num_steps": "steps",
+    "redraw": "redrawn from",
+}
+_SHORT = {"eta": "η ", "share": "share ", "temperature": "T ", "time_power": "power ", "redraw": ""}
 
 
 def draw_sweep(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, title: str) -> list[str]:
-    """One panel per clue count. A point is `{"clues", "eta" (text), "num_steps", "measure", "value", "low", "high"}`.
+    """One panel per clue count. A point is `{"clues", "settings", "measure", "value", "low", "high"}`.
 
-    Positive constants lie on a logarithmic axis; as soon as a schedule (or zero) is among them, all etas are named
-    side by side.
+    The first setting that varies is the axis, the others make a line each. Positive numbers lie on a logarithmic axis;
+    as soon as others (or zero) are among them, all values are named side by side.
     """
     counts = list(dict.fromkeys(point["clues"] for point in points))
-    etas = list(dict.fromkeys(point["eta"] for point in points))
+    varying = [name for name in _LABELS if len({point["settings"][name] for point in points}) > 1]
+    axis, *others = varying or ["eta"]
     plot = pyplot()
     figure, grid = plot.subplots(
         1,
@@ -28,52 +39,59 @@ def draw_sweep(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
         squeeze=False,
         sharey=True,
     )
+    values = list(dict.fromkeys(point["settings"][axis] for point in points))
     for axes, clues in zip(grid[0], counts):
-        _panel(axes, [point for point in points if point["clues"] == clues], etas)
+        _panel(axes, [point for point in points if point["clues"] == clues], axis, values, others)
         axes.set_title(f"{clues} clues" if clues else "no clues")
-    grid[0][-1].legend(title="network calls", frameon=False)
+    if others:
+        grid[0][-1].legend(frameon=False, fontsize="small")
     figure.suptitle(title)
     return save(figure, paths)
 
 
-def _panel(axes: Any, points: list[Mapping[str, Any]], etas: list[str]) -> None:
-    logarithmic = all(_positive(eta) for eta in etas)
-    place = {eta: float(eta) if logarithmic else index for index, eta in enumerate(etas)}
-    steps = list(dict.fromkeys(point["num_steps"] for point in points))
-    for number, count in enumerate(steps):
-        line = sorted(
-            (point for point in points if point["num_steps"] == count), key=lambda p: place[p["eta"]]
-        )
-        values = [100 * point["value"] for point in line]
-        below = [value - 100 * point["low"] for value, point in zip(values, line)]
-        above = [100 * point["high"] - value for value, point in zip(values, line)]
+def _panel(
+    axes: Any, points: list[Mapping[str, Any]], axis: str, values: list[Any], others: list[str]
+) -> None:
+    logarithmic = all(_positive(value) for value in values)
+    place = {value: float(value) if logarithmic else index for index, value in enumerate(values)}
+    lines = dict.fromkeys(tuple(point["settings"][name] for name in others) for point in points)
+    for number, line in enumerate(lines):
+        on_it = [point for point in points if tuple(point["settings"][name] for name in others) == line]
+        on_it.sort(key=lambda point: place[point["settings"][axis]])
+        heights = [100 * point["value"] for point in on_it]
+        below = [height - 100 * point["low"] for height, point in zip(heights, on_it)]
+        above = [100 * point["high"] - height for height, point in zip(heights, on_it)]
         axes.errorbar(
-            [place[point["eta"]] for point in line],
-            values,
+            [place[point["settings"][axis]] for point in on_it],
+            heights,
             yerr=[below, above],
             marker=_MARKS[number % len(_MARKS)],
             linestyle="-" if logarithmic else "none",
             capsize=2.5,
             linewidth=1.4,
             markersize=5,
-            label=str(count),
+            label=", ".join(_named(name, value) for name, value in zip(others, line)),
         )
     if logarithmic:
         axes.set_xscale("log")
-        axes.set_xticks(list(place.values()), list(place))
+        axes.set_xticks(list(place.values()), [str(value) for value in place])
         axes.minorticks_off()
     else:
-        axes.set_xticks(list(place.values()), list(place), rotation=30, ha="right")
-    axes.set(
-        xlabel="concentration η of the sampler",
-        ylabel=f"{points[0]['measure']} (%), 95 % interval",
-        ylim=(-2, 102),
-    )
+        axes.set_xticks(list(place.values()), [_word(value) for value in place], rotation=30, ha="right")
+    axes.set(xlabel=_LABELS[axis], ylabel=f"{points[0]['measure']} (%), 95 % interval", ylim=(-2, 102))
     axes.grid(alpha=0.3)
 
 
-def _positive(eta: str) -> bool:
+def _named(name: str, value: Any) -> str:
+    return f"{value} steps" if name == "num_steps" else _SHORT[name] + _word(value)
+
+
+def _word(value: Any) -> str:
+    return "own" if value is None else str(value)
+
+
+def _positive(value: Any) -> bool:
     try:
-        return float(eta) > 0
-    except ValueError:
+        return float(value) > 0
+    except (TypeError, ValueError):
         return False

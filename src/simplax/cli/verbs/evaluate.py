@@ -19,6 +19,10 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
         "simplax.cli.verbs.evaluations.molecules",
         "molecules of a model, or of a file with one string per line, as MOSES measures them",
     ),
+    "revision": (
+        "simplax.cli.verbs.evaluations.revision",
+        "edits per step, mistakes made and taken back, on sequences whose positions are filled in again",
+    ),
     "guidance": (
         "simplax.cli.verbs.evaluations.guidance",
         "molecules drawn with a label at several strengths of guidance",

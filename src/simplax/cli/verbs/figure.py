@@ -1,4 +1,4 @@
-"""`simplax figure sudoku MODEL...` and `simplax figure molecules RESULT.json...`."""
+"""`simplax figure sudoku MODEL...`, and figures of results: `simplax figure NAME RESULT.json...`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ FIGURES: dict[str, tuple[str, str]] = {
     "molecules": (
         "simplax.cli.verbs.figure_molecules",
         "validity and FCD against network calls, from evaluations",
+    ),
+    "revision": (
+        "simplax.cli.verbs.figure_revision",
+        "edits, mistakes made and taken back, and solved boards per step, from evaluations",
     ),
 }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import emit, first_process, say, table
+from simplax.cli.output import announce, emit, first_process, say, table
 from simplax.cli.parsing import Device, Json, Weights, run
 from simplax.cli.sampling import (
     OWN,
@@ -25,6 +25,7 @@ from simplax.cli.sampling import (
     read_eta,
 )
 from simplax.errors import UserError
+from simplax.io.progress import duration
 
 if TYPE_CHECKING:
     from simplax.data.text import Prepared
@@ -102,7 +103,7 @@ def frontier(
     from simplax.evaluate.frontier.matches import matches
     from simplax.evaluate.frontier.protocol import choose
     from simplax.evaluate.frontier.report import shortened, write_study
-    from simplax.evaluate.frontier.runner import Runner
+    from simplax.evaluate.frontier.runner import Runner, pending_cost
     from simplax.evaluate.frontier.store import Store
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
@@ -123,6 +124,7 @@ def frontier(
     )
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, chosen.num, seed, out / "human")
+    cost = announce(pending_cost(entrants, Store(out), batch_size))
     with _watching() as watch:
         rows = Runner(
             entrants, yardstick, Store(out), watch, batch_size, wait=not leave, waiting=_Waiting()
@@ -157,7 +159,8 @@ def frontier(
     written = current().on_first(
         lambda: write_study(out, record, rows, found, scorer=judge.name, setting=setting)
     )
-    emit(json, {**record, "written": written}, lambda: _shown(rows, found, judge.name, setting, written))
+    answer = {**record, "written": written, "cost": cost}
+    emit(json, answer, lambda: _shown(rows, found, judge.name, setting, written))
 
 
 class _Waiting:
@@ -313,12 +316,3 @@ def _line(event: Event) -> str:
         f"[{event.finished}/{event.total}] {event.what}: PPL {perplexity(columns['perplexity'])}, "
         f"entropy {number(columns['entropy'], '.3f')}{left}"
     )
-
-
-def duration(seconds: float) -> str:
-    """Roughly how long, in the two largest units that matter."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes >= 10 else f"{minutes} min {rest} s" if minutes else f"{rest} s"

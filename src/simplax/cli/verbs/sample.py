@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, first_process, say
+from simplax.cli.output import announce, check_targets, emit, first_process, say
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
 from simplax.cli.sampling import (
     OWN,
@@ -68,6 +68,7 @@ def sample(
     json: Json = False,
 ) -> None:
     """Draw sequences from a model. Options that are not given have the model's own default."""
+    from simplax.evaluate.cost import sampling_cost
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.numerics import batch_size_for
     from simplax.pretrained.prompts import prompts
@@ -83,6 +84,10 @@ def sample(
     if given and free:
         raise UserError("the validation sequences of this model have no given positions: leave out --given.")
     used = loaded.sampler(concentration, time_power=time_power, conditional=not free)
+    held = None if clamped is None else (clamped.tokens, clamped.given)
+    cost = announce(
+        sampling_cost(loaded, num, sampler=used, num_steps=num_steps, batch_size=batch_size, held=held)
+    )
     with progress("sampling", num) as done:
         drawn = loaded.sample(
             num,
@@ -117,7 +122,7 @@ def sample(
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
     facts |= {"labels": described, "guidance": guidance}
-    emit(json, {"samples": rows, "manifest": facts}, lambda: "\n".join(texts))
+    emit(json, {"samples": rows, "manifest": facts, "cost": cost}, lambda: "\n".join(texts))
 
 
 def print_rows(rows: Iterable[dict[str, Any]]) -> None:

@@ -18,9 +18,11 @@ from simplax.cli.sampling import (
     SamplerName,
     Seed,
     Steps,
+    StopAfter,
     Temperature,
     TimePower,
     read_eta,
+    read_stop,
 )
 from simplax.errors import UserError
 from simplax.io.progress import progress
@@ -49,7 +51,9 @@ def solve(
     /,
     *,
     model: Annotated[str, tyro.conf.arg(help="a bundled name, a run or an exported model")] = BUNDLED,
-    attempts: Annotated[int, tyro.conf.arg(help="independent tries; the first valid board is shown")] = 1,
+    attempts: Annotated[
+        int, tyro.conf.arg(help="independent tries; the one the network itself scores highest is shown")
+    ] = 1,
     any: Annotated[bool, tyro.conf.arg(help="accept boards with several solutions, blank ones too")] = False,
     html: Annotated[Path | None, tyro.conf.arg(help="write a page that plays the denoising")] = None,
     steps: Steps = None,
@@ -57,6 +61,7 @@ def solve(
     eta: Eta = None,
     time_power: TimePower = None,
     temperature: Temperature = None,
+    stop_after: StopAfter = None,
     seed: Seed = 0,
     batch_size: BatchSize = "auto",
     dtype: Dtype = "float32",
@@ -66,13 +71,12 @@ def solve(
 ) -> int:
     """Fill in Sudoku boards with a network and nothing else: no solver or search repairs what it writes.
 
-    A solver only checks that a puzzle has one solution and colours the answer. In JSON, nfe counts all network calls
-    spent on a puzzle (the mean over all puzzles, for samplers that can skip some). The exit status is 1 if some puzzle
-    got no valid solution.
+    A solver only checks that a puzzle has one solution and colours the answer; it never chooses among attempts. In
+    JSON, nfe counts all network calls spent on a puzzle. The exit status is 1 if a board that is shown is not valid.
     """
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise UserError(f"--attempts must lie between 1 and {MOST_ATTEMPTS}, got {attempts}.")
-    concentration = read_eta(eta)
+    concentration, stop = read_eta(eta), read_stop(stop_after)
     # mistakes in a puzzle are reported before a model is loaded
     parsed = read_puzzles(puzzles, several=any)
     check_targets(html)
@@ -80,7 +84,7 @@ def solve(
 
     import numpy as np
 
-    from simplax.evaluate.answers import answer, noise_seeds
+    from simplax.evaluate.answers import answer, most_likely, noise_seeds
     from simplax.pretrained.numerics import batch_size_for
 
     boards = np.stack([each.board for each in parsed])
@@ -94,65 +98,69 @@ def solve(
             eta=concentration,
             time_power=time_power,
             temperature=temperature,
+            stop=stop,
             batch_size=batch_size_for(loaded, batch_size, len(seeds)),
             trajectory=html is not None,
+            score=attempts > 1,
             progress=done,
         )
-    solved = answers.solved.reshape(attempts, len(parsed))
-    # argmax finds the first valid attempt, or the first of all if none is valid
-    shown = solved.argmax(0) * len(parsed) + np.arange(len(parsed))
+    tries = answers.parts(attempts)
+    shown = tries[0] if attempts == 1 else most_likely(tries)
     if html is not None:
         if first_process():
             settings = f", eta {eta}" if eta is not None else ""
-            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, answers, shown)
+            _write_page(html, f"{model}, {answers.num_steps} steps{settings}", parsed, shown)
         say(f"the denoising is in {html}")
+    calls = np.sum([each.calls for each in tries], axis=0)
+    valid = np.stack([each.solved for each in tries])
     rows = [
         {
             "puzzle": _digits(each.board),
-            "solution": _digits(answers.boards[row]),
-            "valid": bool(solved[:, number].any()),
+            "solution": _digits(shown.boards[number]),
+            "valid": bool(shown.solved[number]),
             "attempts": attempts,
             **{name: round(value * attempts, 6) for name, value in answers.work().items()},
+            "nfe": int(calls[number]),
         }
-        for number, (each, row) in enumerate(zip(parsed, shown))
+        for number, each in enumerate(parsed)
     ]
-    emit(json, rows, lambda: _shown(parsed, answers, shown, solved))
-    return 0 if bool(solved.any(0).all()) else 1
+    emit(json, rows, lambda: _shown(parsed, shown, valid, calls))
+    return 0 if bool(shown.solved.all()) else 1
 
 
 def _digits(board: np.ndarray) -> str:
     return "".join(map(str, board.tolist()))
 
 
-def _shown(parsed: list[Puzzle], answers: Answers, shown: np.ndarray, solved: np.ndarray) -> Any:
+def _shown(parsed: list[Puzzle], shown: Answers, valid: np.ndarray, calls: np.ndarray) -> Any:
     from rich.console import Group
     from rich.text import Text
 
     from simplax.viz.terminal import board_text, legend
 
     parts: list[Any] = [legend()]
-    for number, (each, row) in enumerate(zip(parsed, shown)):
-        parts += ["", board_text(each.board, answers.boards[row], each.solution)]
-        words = "solved" if solved[:, number].any() else "not solved"
-        if not answers.well_formed[row]:
+    for number, each in enumerate(parsed):
+        parts += ["", board_text(each.board, shown.boards[number], each.solution)]
+        words = "solved" if shown.solved[number] else "not solved"
+        if not shown.well_formed[number]:
             words += ", row separators are wrong"
-        share = f", {solved[:, number].sum()} of {len(solved)} attempts valid" if len(solved) > 1 else ""
-        parts.append(Text(f"{words}{share}, {answers.nfe:g} network calls per attempt"))
+        share = f", {valid[:, number].sum()} of {len(valid)} attempts valid" if len(valid) > 1 else ""
+        parts.append(Text(f"{words}{share}, {calls[number] / len(valid):g} network calls per attempt"))
     return Group(*parts)
 
 
-def _write_page(path: Path, name: str, parsed: list[Puzzle], answers: Answers, shown: np.ndarray) -> None:
+def _write_page(path: Path, name: str, parsed: list[Puzzle], shown: Answers) -> None:
     from simplax.viz.denoising import Episode, denoising_run
     from simplax.viz.player import write_player
 
-    assert answers.frames is not None
+    assert shown.frames is not None
     episodes = [
         Episode(
             each.board,
-            answers.frames[:, row],
+            shown.frames[:, number],
             each.solution,
-            f"Puzzle {number}: {'solved' if answers.solved[row] else 'not solved'}",
+            f"Puzzle {number + 1}: {'solved' if shown.solved[number] else 'not solved'}",
         )
-        for number, (each, row) in enumerate(zip(parsed, shown), 1)
+        for number, each in enumerate(parsed)
     ]
     write_player(path, "Denoising a Sudoku", [denoising_run(episodes, name)])

@@ -1,4 +1,4 @@
-"""`simplax sweep MODEL`: the sampler's concentration against the number of network calls."""
+"""`simplax sweep MODEL`: settings of the sampler against each other on development puzzles."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, table
+from simplax.cli.output import announce, check_targets, emit, say, table
 from simplax.cli.parsing import Device, Json, ModelName, Weights, run
-from simplax.cli.sampling import (
-    OWN,
-    BatchSize,
-    Compile,
-    Dtype,
-    SamplerName,
-    Seed,
-    Temperature,
-    TimePower,
-)
+from simplax.cli.sampling import OWN, BatchSize, Compile, Dtype, SamplerName, Seed
 from simplax.cli.verbs.evaluations.sudoku import Puzzles, Split
 from simplax.io.progress import progress
 
@@ -34,20 +25,33 @@ def sweep(
     clues: Annotated[tuple[int, ...], tyro.conf.arg(help="clue counts, a panel each; 0 is blank boards")] = (
         30,
     ),
+    redraw: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(
+            metavar="NAME",
+            help="what tokens are redrawn from: own (the model's sampler), simplax, prediction, posterior, coloured or "
+            "coloured-posterior",
+        ),
+    ] = ("own",),
     eta: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(metavar="ETA", help="numbers, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS"),
-    ] = ("0.01", "0.1", "0.3", "1", "3", "10"),
-    steps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N", help="network calls, a line each")] = (
-        22,
-        89,
-    ),
+        tyro.conf.arg(
+            metavar="ETA",
+            help="numbers, vanish:VALUE:POWER:UNTIL:LEAST or pertoken:REDRAWS; 0.01 to 10 if nothing is to be compared",
+        ),
+    ] = (),
+    share: Annotated[
+        tuple[float, ...], tyro.conf.arg(help="share of tokens redrawn in a step, instead of eta")
+    ] = (),
+    temperature: Annotated[tuple[float, ...], tyro.conf.arg(help="divides the logits")] = (),
+    time_power: Annotated[
+        tuple[float, ...], tyro.conf.arg(metavar="P", help="times of the steps are (1 - k/N)^P")
+    ] = (),
+    steps: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N", help="steps of the sampler")] = (22, 89),
     num: Annotated[int, tyro.conf.arg(help="puzzles per point")] = 300,
     puzzles: Puzzles = None,
     split: Split = "dev",
     sampler: SamplerName = OWN,
-    time_power: TimePower = None,
-    temperature: Temperature = None,
     seed: Seed = 0,
     batch_size: BatchSize = "auto",
     dtype: Dtype = "float32",
@@ -59,15 +63,16 @@ def sweep(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Accuracy of a Sudoku model (validity, with no clues) against eta for several numbers of network calls.
+    """Accuracy of a Sudoku model (validity, with no clues) at all combinations of sampler settings.
 
     Every point uses the same puzzles and noise. The default split is dev: what is chosen here may then be reported on
-    the evaluation puzzles.
+    the evaluation puzzles. The file is written after every point, and a sweep that finds one goes on with it: points it
+    holds are not measured again.
     """
-    from simplax.concentration import parse, spell
     from simplax.config.run import encode
     from simplax.errors import UserError
     from simplax.evaluate import sudoku
+    from simplax.evaluate import sweep as sweeps
     from simplax.evaluate.answers import compiled, sudoku_task
     from simplax.io.manifest import write
     from simplax.io.sharding import current
@@ -77,88 +82,99 @@ def sweep(
     from simplax.viz.figures import pyplot
     from simplax.viz.sweep import draw_sweep
 
-    if not (clues and eta and steps):
-        raise UserError("a sweep needs at least one clue count, one eta and one number of steps.")
-    concentrations = [parse(text) for text in eta]
+    if not (clues and steps):
+        raise UserError("a sweep needs at least one clue count and one number of steps.")
+    if not (eta or share or temperature or time_power or tuple(redraw) != ("own",)):
+        eta = _ETAS
+    grid = sweeps.grid(clues, steps, redraw, eta, share, temperature, time_power)
     pyplot()  # a missing matplotlib is reported before the work, not after it
     base = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
     files = [base.with_name(base.name + ending) for ending in (".json", ".png", ".svg")]
     check_targets(*files)
     loaded = sampler.on(from_pretrained(model, weights=weights, device=device, dtype=dtype))
+    samplers = {settings: settings.sampler(loaded) for settings in grid}
+    for used in samplers.values():
+        loaded.method.check_sampler(used)
     size_of_batch = batch_size_for(loaded, batch_size, num)
-    loaded.sampler(concentrations[0])
     size = sudoku_task(loaded).size
     sets = {count: sudoku.puzzle_set(count, num, size=size, split=split, file=puzzles) for count in clues}
+    identity = {
+        "weights": loaded.origin.get("sha256"),
+        "number of puzzles": num,
+        "split": split,
+        "seed": seed,
+        "sampler": encode(loaded.config.sampling.sampler),
+        "file of puzzles": None if puzzles is None else puzzles.name,
+    }
+    before = sweeps.measured(files[0], identity)
     if compile:
         loaded = compiled(loaded, [len(chosen) for chosen in sets.values()], size_of_batch)
-    grid = [(c, s, e) for c in sets for s in dict.fromkeys(steps) for e in concentrations]
     record = manifest(
-        loaded,
-        seeds=[seed],
-        evaluation="eta sweep",
-        split=split,
-        puzzles=None if puzzles is None else puzzles.name,
-        compiled=compile,
-        complete=False,
-        result=[],
+        loaded, seeds=[seed], evaluation="sampler sweep", sweep=identity, compiled=compile, complete=False
     )
-    points: list[dict[str, Any]] = record["result"]
-    with progress("sweep", len(grid) * num) as done:
-        for index, (count, number, value) in enumerate(grid):
+    points = dict(before)  # what was measured before stays in the file, whether or not it is requested now
+    todo = [settings for settings in grid if settings not in before]
+    if before:
+        say(f"{files[0]} holds {len(before)} points: {len(todo)} of {len(grid)} are left to measure")
+    cost = announce(
+        sudoku.cost_of(
+            loaded,
+            {count: chosen for count, chosen in sets.items() if any(one.clues == count for one in todo)},
+            steps={count: [one.num_steps for one in todo if one.clues == count] for count in sets},
+            samplers={one.clues: samplers[one] for one in todo},
+            batch_size=size_of_batch,
+        )
+    )
+    written = str(files[0])
+    with progress("sweep", len(todo) * num) as done:
+        for index, settings in enumerate(todo):
+            used_temperature = settings.temperature_for(loaded)
             score = sudoku.evaluate(
                 loaded,
-                sets[count],
-                count,
+                sets[settings.clues],
+                settings.clues,
                 split=split,
-                num_steps=number,
-                eta=value,
-                time_power=time_power,
-                temperature=temperature,
+                num_steps=settings.num_steps,
+                sampler=samplers[settings],
+                temperature=used_temperature,
                 seed=seed,
                 batch_size=size_of_batch,
                 progress=lambda finished, before=index * num: done(before + finished),  # type: ignore[misc]
             )
-            used = loaded.sampler(value, time_power=time_power, conditional=count > 0)
-            used_temperature = (
-                loaded.defaults(conditional=count > 0).temperature if temperature is None else temperature
-            )
-            points.append(
-                {**_point(score, spell(value)), "sampler": encode(used), "temperature": used_temperature}
-            )
-            record["complete"] = len(points) == len(grid)
+            points[settings] = {
+                **sweeps.point(settings, score),
+                "sampler": encode(samplers[settings]),
+                "temperature": used_temperature,
+            }
+            record["result"], record["complete"] = list(points.values()), index + 1 == len(todo)
             # after every point: who stops a long sweep keeps what was measured
             written = current().on_first(lambda: str(write(files[0], record)))
+    shown = [points[settings] for settings in grid]
     title = f"{loaded.config.name}: {num} puzzles per point"
-    figures = current().on_first(lambda: draw_sweep(points, files[1:], title=title))
-    emit(json, {"points": points, "written": written, "figures": figures}, lambda: _shown(points))
+    figures = current().on_first(lambda: draw_sweep(shown, files[1:], title=title))
+    data = {"points": shown, "written": written, "figures": figures, "cost": cost}
+    emit(json, data, lambda: _shown(shown))
 
 
-def _point(score: Any, eta: str) -> dict[str, Any]:
-    measure, share = ("valid", score.validity) if score.accuracy is None else ("solved", score.accuracy)
-    return {
-        "clues": score.clues,
-        "eta": eta,
-        "num_steps": score.num_steps,
-        **score.work(),
-        "measure": measure,
-        "value": share.value,
-        "low": share.low,
-        "high": share.high,
-        "num": score.num,
-        "puzzles_per_second": score.puzzles_per_second,
-    }
+_ETAS = ("0.01", "0.1", "0.3", "1", "3", "10")
 
 
 def _shown(points: list[dict[str, Any]]) -> Any:
-    names = ["clues", "steps", "eta", "measure", "% (95 %)"]
+    from simplax.evaluate.sweep import AXES, varying
+
+    axes = varying(points)
     rows = [
         [
             str(p["clues"]),
-            str(p["num_steps"]),
-            p["eta"],
+            *(_value(p["settings"][name]) for name in axes),
             p["measure"],
             f"{100 * p['value']:.1f} ({100 * p['low']:.1f} to {100 * p['high']:.1f})",
+            f"{p['nfe']:g}",
         ]
         for p in points
     ]
-    return table(names, rows)
+    return table(["clues", *(AXES[name] for name in axes), "measure", "% (95 %)", "NFE"], rows)
+
+
+def _value(value: Any) -> str:
+    return "own" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

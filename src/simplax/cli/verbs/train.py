@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -136,8 +137,9 @@ def train(
         "step": result.step,
         "loss": result.loss,
     }
+    cost = {} if result.cost is None else {"cost": asdict(result.cost)}
     record |= _validated(directory)
-    emit(json, record, lambda: facts(record))
+    emit(json, record | cost, lambda: facts(record))
 
 
 def _hooks(name: str, directory: Path, tensorboard: bool, project: str | None) -> list[Hook]:

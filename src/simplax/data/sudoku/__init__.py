@@ -9,6 +9,7 @@ from simplax.data.sudoku.generator import generate, generate_range
 from simplax.data.sudoku.layouts import LAYOUTS, Cells, Layout, Prefix, decode, encode, make_layout
 from simplax.data.sudoku.pools import Pool, development_set, exact_clues, pool
 from simplax.data.sudoku.puzzles import PuzzleSet
+from simplax.data.sudoku.rated import RatedPuzzles, is_rated, load_rated
 from simplax.data.sudoku.seventeen import extend_seventeen
 from simplax.data.sudoku.solver import conflicts, count_solutions, is_valid, solve, valid_boards
 from simplax.data.sudoku.source import SudokuSource
@@ -20,6 +21,7 @@ __all__ = [
     "Pool",
     "Prefix",
     "PuzzleSet",
+    "RatedPuzzles",
     "SudokuSource",
     "Symmetry",
     "augment_puzzles",
@@ -33,8 +35,10 @@ __all__ = [
     "extend_seventeen",
     "generate",
     "generate_range",
+    "is_rated",
     "is_valid",
     "load_puzzles",
+    "load_rated",
     "make_layout",
     "parse",
     "parse_many",

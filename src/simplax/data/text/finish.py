@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from simplax.data.text.splits import parse_split
 from simplax.data.text.state import CHUNKS, EXPANDED, STATE, State
 from simplax.data.text.tokenizers import FILE, Tokenizer
 from simplax.errors import UserError
+from simplax.io.digest import digest
 from simplax.io.files import sha256, write_json
 
 
@@ -65,7 +67,9 @@ def finish(
         "sources": [source.digests() for source in sources],
         "made": environment(),
     }
-    write_json(directory / MANIFEST, manifest)
+    # what describes the data has a digest too: another length or number type would be other data
+    plain = json.loads(json.dumps(manifest))
+    write_json(directory / MANIFEST, {**plain, "digest": digest(plain)})
     (directory / STATE).unlink(missing_ok=True)
     for name in (CHUNKS, EXPANDED):
         shutil.rmtree(directory / name, ignore_errors=True)

@@ -15,6 +15,7 @@ from simplax.data.text.lengths import Lengths
 from simplax.data.text.shards import Shards
 from simplax.data.text.tokenizers import FILE, Tokenizer, load_tokenizer
 from simplax.errors import UserError
+from simplax.io.digest import digest
 from simplax.io.files import sha256
 
 MANIFEST = "manifest.json"
@@ -46,6 +47,9 @@ class Prepared:
             raise UserError(
                 f"{directory} is not prepared data of the form {FORMAT}: make it with `simplax data text`."
             )
+        said = manifest.pop("digest", None)  # older versions wrote none
+        if said not in (None, digest(manifest)):
+            raise UserError(f"{directory / MANIFEST} is damaged: prepare the data again.")
         prepared = Prepared(directory, manifest)
         prepared._check_sizes()
         return prepared
@@ -119,8 +123,8 @@ class Prepared:
         """Compare every file with its digest."""
         files = {FILE: self.manifest["tokenizer"]["sha256"]}
         files.update({shard["file"]: shard["sha256"] for shard in self._shards()})
-        for name, digest in files.items():
-            if not (self.directory / name).is_file() or sha256(self.directory / name) != digest:
+        for name, expected in files.items():
+            if not (self.directory / name).is_file() or sha256(self.directory / name) != expected:
                 raise UserError(f"{self.directory / name} is not what was written: prepare the data again.")
 
     def _shards(self) -> list[dict[str, Any]]:

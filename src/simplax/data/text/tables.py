@@ -179,7 +179,7 @@ class Parquet(Table):
                         if row >= start:
                             yield Row(row, row + 1, self._strings(values, row, path))
                         row += 1
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is a damaged Parquet file: {_first_line(error)}.") from None
 
     def _strings(self, values: tuple[Any, ...], row: int, path: Path) -> list[str]:

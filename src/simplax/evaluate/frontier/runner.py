@@ -13,6 +13,7 @@ import torch
 
 from simplax.concentration import Concentration
 from simplax.errors import UserError
+from simplax.evaluate.cost import NOTHING, Cost, sampling_cost
 from simplax.evaluate.frontier.entrants import Job, draw
 from simplax.evaluate.frontier.pace import Event, Pace, Work
 from simplax.evaluate.frontier.store import Drawn, Store, digest
@@ -31,6 +32,23 @@ class Entrant:
     load: Callable[[], Model]
     jobs: Sequence[Job]
     eta: float | Concentration | None = None
+
+
+def pending_cost(entrants: Sequence[Entrant], store: Store, batch_size: BatchSize) -> Cost:
+    """The cost of drawing what the store does not hold yet; texts are scored after that."""
+    total = NOTHING
+    for entrant in entrants:
+        missing = [job for job in entrant.jobs if store.samples(digest(job.settings)) is None]
+        if missing:
+            model = entrant.load()
+            total += sampling_cost(
+                model,
+                missing[0].settings["num"],
+                sampler=model.sampler(entrant.eta, conditional=False),
+                repeats=[job.num_steps for job in missing],
+                batch_size=batch_size,
+            )
+    return total
 
 
 @dataclass(frozen=True, eq=False)

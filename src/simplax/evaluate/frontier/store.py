@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from simplax.io.digest import digest as digest
 from simplax.io.files import replacing, write_json
 from simplax.samplers.base import WORK, Counted
 
@@ -33,12 +34,6 @@ MEASURING = (
     "data/text/subwords.py",
 )
 _ROOT = Path(__file__).parents[2]
-
-
-def digest(value: Any) -> str:
-    """Of plain JSON data, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
@@ -90,7 +85,8 @@ class Drawn(Counted):
 
 @dataclass(frozen=True)
 class Store:
-    """`points/KEY.json` and `samples/KEY.npz` below a directory; a file that cannot be read counts as absent."""
+    """`points/KEY.json` and `samples/KEY.npz` below a directory; a file that cannot be read, or is not
+    as it was written, counts as absent."""
 
     directory: Path
 
@@ -99,12 +95,16 @@ class Store:
             found = json.loads(self._point(key).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and found.get("key") == key else None
+        if not isinstance(found, dict) or found.get("key") != key:
+            return None
+        said = found.pop("sha256", None)  # points of older versions have none
+        return found if said in (None, digest(found)) else None
 
     def keep_point(self, key: str, record: Mapping[str, Any]) -> None:
         path = self._point(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"key": key, **record})
+        content = json.loads(json.dumps({"key": key, **record}))
+        write_json(path, {"sha256": digest(content), **content})
 
     def samples(self, key: str) -> Drawn | None:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -209,8 +210,9 @@ class Reference:
         """Store it in one file, from which `load` restores it without a scorer."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        facts = {"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer}
-        write_tensors(path, vars(self.pool), metadata={"format": FORMAT, "facts": json.dumps(facts)})
+        facts = json.dumps({"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer})
+        metadata = {"format": FORMAT, "facts": facts, "sha256": _digest(vars(self.pool), facts)}
+        write_tensors(path, vars(self.pool), metadata=metadata)
         return path
 
     @staticmethod
@@ -219,11 +221,23 @@ class Reference:
 
         try:
             with safe_open(path, framework="pt") as file:
-                facts = json.loads(file.metadata()["facts"])
-                pool = Evidence(**{name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+                said = file.metadata()
+                facts = json.loads(said["facts"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                if said.get("sha256") not in (None, _digest(tensors, said["facts"])):
+                    raise ValueError("the content is not what was written")
+                pool = Evidence(**tensors)
         except Exception as error:  # safetensors has an error class of its own for every damage
             raise UserError(f"{path} is not a stored text reference: build it again.") from error
         return Reference(pool, **facts)
+
+
+def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
+    found = hashlib.sha256(facts.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(name.encode())
+        found.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def _even_split(num: int, kept: int, seed: int) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit
+from simplax.cli.output import announce, check_targets, emit
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import (
     OWN,
@@ -60,6 +60,7 @@ def evaluate(
     import torch
 
     from simplax.errors import UserError
+    from simplax.evaluate.cost import sampling_cost
     from simplax.evaluate.frontier.entrants import check, draw
     from simplax.evaluate.frontier.yardstick import Yardstick
     from simplax.evaluate.text import load_scorer
@@ -76,6 +77,8 @@ def evaluate(
     check(loaded, prepared, loaded.config.name)
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, num, seed)
+    used = loaded.sampler(concentration, conditional=False)
+    cost = announce(sampling_cost(loaded, num, sampler=used, num_steps=steps, batch_size=batch_size))
     with progress("sampling", num) as done:
         drawn = draw(
             loaded,
@@ -112,7 +115,7 @@ def evaluate(
     }
     record = manifest(
         loaded,
-        sampler=loaded.sampler(concentration, conditional=False),
+        sampler=used,
         num_steps=drawn.num_steps,
         **drawn.work(),
         seeds=range(seed, seed + num),
@@ -126,7 +129,8 @@ def evaluate(
     )
     written = keep(record, "generative", model, out)
     shown = [*rows, {"kind": "own", "row": loaded.config.name, **own}]
-    emit(json, {**result, "manifest": record, "written": written}, lambda: _shown(shown, judge.name, written))
+    answer = {**result, "manifest": record, "written": written, "cost": cost}
+    emit(json, answer, lambda: _shown(shown, judge.name, written))
 
 
 def _shown(rows: list[dict[str, Any]], scorer: str, written: str | None) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, facts
+from simplax.cli.output import announce, check_targets, emit, facts
 from simplax.cli.parsing import Device, Json, ModelName, Weights
 from simplax.cli.sampling import BatchSize, Compile, Dtype
 from simplax.cli.verbs.evaluations.record import Out, keep
@@ -45,6 +45,7 @@ def evaluate(
     """
     import time
 
+    from simplax.evaluate.cost import likelihood_cost
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.numerics import batch_size_for
@@ -55,6 +56,7 @@ def evaluate(
     reads = bool(loaded.config.architecture.labels) and not no_labels
     if not reads:
         batch = replace(batch, labels=None)
+    cost = announce(likelihood_cost(loaded, batch, draws, batch_size))
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
     with progress("likelihood", rounds * len(batch.tokens)) as done:
@@ -88,7 +90,7 @@ def evaluate(
     seconds = time.perf_counter() - start
     record = manifest(loaded, seeds=[seed], evaluation="likelihood", seconds=seconds, result=result)
     written = keep(record, "likelihood", model, out)
-    data = {**result, "manifest": record, "written": written}
+    data = {**result, "manifest": record, "written": written, "cost": cost}
     emit(
         json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from simplax.cli.output import check_targets, emit, table
+from simplax.cli.output import announce, check_targets, emit, table
 from simplax.cli.parsing import Device, Json, Weights
 from simplax.cli.sampling import (
     OWN,
@@ -174,11 +174,18 @@ def _draw(
     """Strings of a model, facts for the table and the manifest."""
     import time
 
+    from simplax.evaluate.cost import sampling_cost
     from simplax.evaluate.molecules.strings import molecules_task
     from simplax.methods import HasLikelihood
     from simplax.pretrained.manifest import manifest
 
     task = molecules_task(model)
+    used = model.sampler(options["eta"], time_power=options["time_power"], conditional=False)
+    cost = announce(
+        sampling_cost(
+            model, num, sampler=used, num_steps=options["num_steps"], batch_size=options["batch_size"]
+        )
+    )
     start = time.perf_counter()
     with progress("sampling", num) as done:
         drawn = model.sample(num, seeds=seed, progress=done, **options)
@@ -204,7 +211,8 @@ def _draw(
     defaults = model.defaults(conditional=False)
     record = manifest(
         model,
-        sampler=model.sampler(options["eta"], time_power=options["time_power"], conditional=False),
+        sampler=used,
+        cost=cost,
         num_steps=drawn.num_steps,
         **drawn.work(),
         seeds=range(seed, seed + num),
