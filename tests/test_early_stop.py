@@ -85,6 +85,17 @@ def test_settled_sequences_leave_the_batch(sampler: Any) -> None:
         assert torch.equal(alone.tokens[0], result.tokens[row]) and alone.nfe == result.sample_calls[row]
 
 
+@pytest.mark.parametrize("numbers", [[1, 0, 0, 1, 0], [1, 1, 0]], ids=["several stay", "one stays"])
+def test_scores_belong_to_their_sequences_when_some_leave_at_the_last_step(numbers: list[int]) -> None:
+    # number 1 is decided for exactly its last four calls, number 0 for two: the former leave where the latter end
+    result, _ = draw(numbers, Psi(Fixed(0.0)), stop=Settled(4), score=True)
+    assert result.sample_calls.tolist() == [STEPS] * len(numbers)
+    for row, number in enumerate(numbers):
+        alone, _ = draw([number], Psi(Fixed(0.0)), [row], stop=Settled(4), score=True)
+        assert torch.equal(alone.tokens[0], result.tokens[row])
+        torch.testing.assert_close(alone.log_prob[0], result.log_prob[row])
+
+
 def test_without_a_stop_nothing_changes_and_everybody_stops_together() -> None:
     plain, network = draw([3, 3], Simplax(1.0))
     assert plain.sample_calls.tolist() == [STEPS, STEPS] and plain.nfe == STEPS

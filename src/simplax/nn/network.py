@@ -346,6 +346,9 @@ class Chain(Network):
         self.batch, self._places = len(both), self._places[rows.cpu()]
         self.known = {name: None if value is None else value[both] for name, value in self.known.items()}
         self.carried = None if self.carried is None else self.carried[both]
+        self.latest = None  # the next call's; what was said last of those that stay may still be their score
+        if self.latest_raw is not None:
+            self.latest_raw = Prediction(self.latest_raw.logits[rows])
 
     def _spend(self, rows: Tensor | None, busy: Tensor | None) -> None:
         if not self.batch:  # nobody said how many sequences there are
