@@ -276,15 +276,20 @@ class Chain(Network):
         *,
         rows: Tensor | None = None,
         busy: Tensor | None = None,
+        aside: bool = False,
         **keywords: Any,
     ) -> Prediction:
         """x_hat at `state`, which holds the whole batch or its sequences `rows`.
 
-        Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
+        Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was. A call `aside` is about
+        another state than the step began with: it does not become the `latest` one.
         """
         self._spend(rows, busy)
+        before = self.latest_raw
         prediction = self._guided(state, t, rows, busy, keywords)
-        if self.watched:
+        if aside:
+            self.latest_raw = before
+        elif self.watched:
             self.latest = prediction
         return prediction
 
