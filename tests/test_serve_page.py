@@ -73,7 +73,9 @@ def test_cells_change_until_the_board_is_solved(page: Page, server: Server) -> N
     page.run("document.querySelectorAll('[role=gridcell]')[0].focus()")
     trail = page.run("[...document.querySelectorAll('.trail li')].map(li => li.textContent)")
     assert trail[-1].startswith(SOLUTION[0])
-    assert page.run("document.querySelectorAll('#cell .bar').length") >= 9  # the belief; also w where there is an eta
+    assert (
+        page.run("document.querySelectorAll('#cell .bar').length") >= 9
+    )  # the belief; also w where there is an eta
     # back to pure noise and forth again
     page.set("#sudoku .transport input", "0")
     assert page.run(DIGITS) != SOLUTION
