@@ -36,6 +36,7 @@ class SimplexChurn(Sampler[PointState]):
     """
 
     undoes: ClassVar[tuple[type[Process], ...]] = (SimplexProcess,)
+    exactness: ClassVar[str] = "exact draws; tends to the data's law, more slowly the larger kappa is"
 
     kappa: float = 1.0
     """share of the state that a step forgets: 1 draws a new one around the predicted tokens"""
