@@ -36,12 +36,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "measure speed and memory against the bare network"),
     "licences": ("licences", "licences of the packages that are used"),
     "doctor": ("doctor", "what is installed, which device, what would be slow"),
+    "completion": ("completion", "print a script that completes commands in a shell"),
 }
 # how `simplax` alone lists them; a verb that is in no group is listed after them
 GROUPS: dict[str, str] = {
     "Start here": "demo solve serve doctor",
     "Train": "recipes methods data train plot",
-    "Use a model": "sample infill samplers export",
+    "Use a model": "sample infill samplers import export push",
     "Measure and compare": "evaluate frontier suite rerun compare sweep figure bench",
 }
 # verbs whose work is divided among the processes that torchrun starts
@@ -138,10 +139,11 @@ def _overview() -> str:
     """All verbs in groups, and what to type first."""
     grouped = {title: verbs.split() for title, verbs in GROUPS.items()}
     rest = [verb for verb in VERBS if not any(verb in verbs for verbs in grouped.values())]
+    width = max(map(len, VERBS))
     lines = ["usage: simplax COMMAND ...", "", "Diffusion over categories: train, sample, compare.", ""]
     for title, verbs in {**grouped, "Other": rest}.items():
         if verbs:
-            lines += [f"{title}:", *(f"  {verb:<9} {VERBS[verb][1]}" for verb in verbs), ""]
+            lines += [f"{title}:", *(f"  {verb:<{width}} {VERBS[verb][1]}" for verb in verbs), ""]
     lines += [
         "For instance:",
         "  simplax demo                          train and solve Sudoku, in a minute",

@@ -7,9 +7,10 @@ import functools
 import inspect
 import io
 import operator
+import os
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -100,7 +101,7 @@ def read(
     deferred.__signature__ = signature.replace(parameters=parameters, return_annotation=Any)  # type: ignore[attr-defined]
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), _heeding_no_color():
             call, unknown = tyro.cli(
                 deferred,
                 args=arguments,
@@ -113,6 +114,20 @@ def read(
         if stop.code in (0, None):
             raise
     raise UserError(f"{_sentence(complaint.getvalue())}; see {prog} --help.")
+
+
+@contextlib.contextmanager
+def _heeding_no_color() -> Iterator[None]:
+    """tyro does not read NO_COLOR, but leaves a dumb terminal without colours."""
+    terminal = os.environ.get("TERM")
+    if terminal is None or not os.environ.get("NO_COLOR"):
+        yield
+        return
+    os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        os.environ["TERM"] = terminal
 
 
 def refuse(unknown: list[str], options: list[str], prog: str) -> None:
