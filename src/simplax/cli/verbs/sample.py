@@ -86,7 +86,16 @@ def sample(
     used = loaded.sampler(concentration, time_power=time_power, conditional=not free)
     held = None if clamped is None else (clamped.tokens, clamped.given)
     cost = announce(
-        sampling_cost(loaded, num, sampler=used, num_steps=num_steps, batch_size=batch_size, held=held)
+        sampling_cost(
+            loaded,
+            num,
+            sampler=used,
+            num_steps=num_steps,
+            batch_size=batch_size,
+            held=held,
+            guidance=guidance,
+            loops=loops,
+        )
     )
     with progress("sampling", num) as done:
         drawn = loaded.sample(
