@@ -120,3 +120,14 @@ def test_every_page_is_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         assert str(page.relative_to(ROOT / "docs")) in menu, page
+
+
+def test_reference_has_every_method_sampler_and_public_module() -> None:
+    pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "api").glob("*.md")}
+    for method in METHODS.values():
+        assert f"::: simplax.methods.{method.__name__}\n" in pages["methods"], method
+    for sampler in samplers.SAMPLERS.values():
+        assert f"::: simplax.samplers.{sampler.__name__}\n" in pages["samplers"], sampler
+    modules = {"pretrained", "processes", "train", "recipes", "data", "evaluate", "interop", "guidance"}
+    modules |= {"functional", "schedules", "times", "random"}
+    assert modules <= set(pages) and all(f"({name}.md)" in pages["index"] for name in modules)
