@@ -17,11 +17,11 @@ EVALUATIONS: dict[str, tuple[str, str]] = {
     ),
     "molecules": (
         "simplax.cli.verbs.evaluations.molecules",
-        "molecules of a model, or of a file with one string per line, as MOSES measures them",
+        "molecules of a model or a file, as MOSES measures them",
     ),
     "revision": (
         "simplax.cli.verbs.evaluations.revision",
-        "edits per step, mistakes made and taken back, on sequences whose positions are filled in again",
+        "edits, mistakes made and taken back, step by step",
     ),
     "guidance": (
         "simplax.cli.verbs.evaluations.guidance",

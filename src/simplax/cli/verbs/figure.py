@@ -23,7 +23,7 @@ FIGURES: dict[str, tuple[str, str]] = {
     ),
     "revision": (
         "simplax.cli.verbs.figure_revision",
-        "edits, mistakes made and taken back, and solved boards per step, from evaluations",
+        "edits, mistakes and solved boards per step, from evaluations",
     ),
 }
 
