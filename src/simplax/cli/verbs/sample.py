@@ -131,6 +131,7 @@ def sample(
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
     facts |= {"labels": described, "guidance": guidance}
+    facts["loops"] = loaded.config.sampling.loops if loops is None else loops
     emit(json, {"samples": rows, "manifest": facts, "cost": cost}, lambda: "\n".join(texts))
 
 
