@@ -18,7 +18,15 @@ from simplax.cli.verbs.completion import SHELLS
 from simplax.methods import METHODS
 from simplax.recipes import RECIPES
 
-LISTINGS = [[], ["methods"], ["recipes"], ["recipes", "toy"], ["samplers"], ["samplers", "psi"], ["suite", "list"]]
+LISTINGS = [
+    [],
+    ["methods"],
+    ["recipes"],
+    ["recipes", "toy"],
+    ["samplers"],
+    ["samplers", "psi"],
+    ["suite", "list"],
+]
 LISTINGS += [[verb, "--help"] for verb in ("sample", "data", "evaluate", "figure", "suite")]
 SCRIPT = f"from simplax.cli import main\nfor words in {LISTINGS}: main(words)"
 

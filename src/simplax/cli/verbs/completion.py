@@ -72,7 +72,8 @@ def vocabulary() -> dict[str, list[str]]:
         "completion": list(SHELLS),
     }
     return {
-        verb: list(dict.fromkeys([*names.get(verb, []), *_options(helps.get(verb, [[verb]]))])) for verb in VERBS
+        verb: list(dict.fromkeys([*names.get(verb, []), *_options(helps.get(verb, [[verb]]))]))
+        for verb in VERBS
     }
 
 
