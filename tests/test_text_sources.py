@@ -115,7 +115,7 @@ def test_parquet_rows_are_documents(tmp_path: Path, small_pieces: None) -> None:
     with pytest.raises(UserError, match="no column 'body'"):
         opened(tmp_path / "x.parquet", columns=("body",))
     damaged = pyarrow.array([b"a\x80"], pyarrow.binary()).view(pyarrow.string())
-    parquet.write_table(pyarrow.table({"text": damaged}), tmp_path / "z.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": damaged}), tmp_path / "z.parquet")
     with pytest.raises(UserError, match="damaged Parquet file"):
         texts(opened(tmp_path / "z.parquet"))
     (tmp_path / "y.parquet").write_bytes(b"nonsense" * 9)

@@ -23,7 +23,8 @@ Eta = Annotated[
     str | None,
     tyro.conf.arg(
         metavar="ETA",
-        help="concentration of Simplax's sampler, or what decides psi's share of redrawn tokens: a number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
+        help="concentration of Simplax's sampler, or psi's, whose share of redrawn tokens is ETA / (1 + ETA): a "
+        "number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
         "normalised:NU0:NU1:BEND",
     ),
 ]

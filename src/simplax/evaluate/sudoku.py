@@ -228,8 +228,10 @@ def cost_of(
     attempts: int = 1,
     loops: int | None = None,
 ) -> Cost:
-    """The cost of answering sets of puzzles, each `attempts` times with all of its `steps`, or with the model's own number.
-    Boards that stop early cost less."""
+    """The cost of answering sets of puzzles, each `attempts` times with all of its `steps`, or the model's own number.
+
+    Boards that stop early cost less.
+    """
     total, layout = NOTHING, sudoku_task(model).board_layout
     for clues, chosen in sets.items():
         first = layout.encode(torch.from_numpy(np.ascontiguousarray(chosen.puzzles[:batch_size])))
