@@ -67,7 +67,7 @@ class Answers(Counted):
             for cut in cuts
         ]
 
-    def work_of(self, calls: float) -> dict[str, float]:
+    def work_of(self, calls: float) -> dict[str, Any]:
         """What so many calls cost: all boards are of one length, and so one call of one costs the same as any other."""
         return {
             name: value * calls / self.nfe if self.nfe else 0.0 for name, value in self.work().items()
