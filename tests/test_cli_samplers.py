@@ -16,6 +16,7 @@ import torch
 from simplax import samplers
 from simplax.cli import VERBS, main
 from simplax.cli.reference import meaning
+from simplax.cli.sampling import SamplerChoice
 from simplax.concentration import PerToken, Vanishing
 from simplax.config.run import FAMILIES, from_json, load, to_json
 from simplax.config.sampling import choose_sampler
@@ -159,6 +160,11 @@ def test_two_ways_to_say_one_thing_are_not_mixed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model("sudoku4-mdlm").save_pretrained("masked")
+    for name in ("kappa", "kappa.eta"):  # eta would take its place
+        mixed = SamplerChoice("psi")
+        with pytest.raises(ValueError, match=f"--eta and --sampler.{name} are the same setting"):
+            mixed.with_settings([(name, "0")], {"eta": "5"})
+    assert mixed.with_settings([("kappa", "0")], {"eta": None, "time_power": 2.0}).settings
     assert "--eta and --sampler.eta are the same setting" in complaint(
         capsys, "sample", "masked", "--sampler", "simplax", "--sampler.eta", "1", "--eta", "2"
     )

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from simplax.samplers import Ancestral, Gibbs, MaskedAncestral, Psi, Simplax, sample
+from simplax.processes.prediction import Prediction
+from simplax.samplers import Ancestral, GeodesicEuler, Gibbs, MaskedAncestral, Psi, Simplax, sample
 from simplax.samplers.kappa import Fixed
 from simplax.samplers.stopping import Agreement, Settled
+from simplax.samplers.vectors import VectorState
 from simplax.schedules import LogLinear
 
 K, LENGTH, STEPS = 5, 6, 12
@@ -118,6 +120,17 @@ def test_a_sequence_must_be_sure_of_its_answer() -> None:
     assert unsure.nfe == STEPS
     sure, _ = draw([3], Simplax(1.0), stop=Settled(3, confidence=0.99))
     assert sure.nfe == 6
+
+
+def test_vectors_that_go_on_keep_their_prediction() -> None:
+    logits = torch.randn(3, LENGTH, K, generator=torch.Generator().manual_seed(0))
+    state = VectorState(
+        torch.zeros(3, LENGTH, dtype=torch.long), torch.zeros(3, LENGTH, 2), None, Prediction(logits)
+    )
+    kept = state.rows(torch.tensor([2, 0]))
+    assert torch.equal(
+        GeodesicEuler().tokens(kept), logits[[2, 0]].argmax(-1)
+    )  # what somebody who watches sees
 
 
 def test_agreement_counts_free_positions_only() -> None:

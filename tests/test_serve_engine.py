@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from simplax.data.molecules.canonical import parse
 from simplax.errors import UserError
 from simplax.pretrained.model import Model
-from simplax.serve import molecules
+from simplax.serve import molecules, text
 from simplax.serve.engine import Busy, Engine, Job, Stopped, Work
 from simplax.serve.limits import Limits
 from simplax.serve.merging import Call, call_together
 from simplax.serve.metrics import Metrics
-from simplax.serve.schemas import MoleculesRequest
+from simplax.serve.schemas import MoleculesRequest, TextRequest
 from simplax.serve.served import Served, load
 from sudoku_models import FOUR, Arbitrary, model, oracle
+from text_study import corpus
+from text_study import model as text_model
 
 SECONDS = 60
 
@@ -239,3 +241,10 @@ def test_several_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither Sudoku, text nor molecules"):
         model("toy-simplax").save_pretrained(tmp_path / "toy")
         load([str(tmp_path / "toy")], "cpu")
+
+
+def test_gaps_for_a_model_that_writes_from_left_to_right_are_the_clients_mistake(tmp_path: Path) -> None:
+    served = Served("ar", "text", text_model(corpus(tmp_path), "ar"))
+    with pytest.raises(UserError, match="from left to right"):
+        text.plan(served, TextRequest(text="the <gap:3> sat"))
+    assert text.plan(served, TextRequest(text="the cat <gap:3>")).sequences == 1

@@ -23,7 +23,8 @@ Eta = Annotated[
     str | None,
     tyro.conf.arg(
         metavar="ETA",
-        help="concentration of Simplax's sampler: a number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
+        help="concentration of Simplax's sampler, or psi's, whose share of redrawn tokens is ETA / (1 + ETA): a "
+        "number, vanish:VALUE:POWER:UNTIL:LEAST, pertoken:REDRAWS or "
         "normalised:NU0:NU1:BEND",
     ),
 ]
@@ -53,7 +54,8 @@ BatchSize = Annotated[
 
 
 # options of their own for settings that samplers share: the two ways to say one thing are not mixed
-SHORT = {"eta": "eta", "times.power": "time_power"}
+# (of Psi, eta says how many tokens are redrawn, and so does kappa); those of a group are the group's
+SHORT = {"eta": "eta", "kappa": "eta", "times.power": "time_power"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class SamplerChoice:
     def with_settings(self, settings: list[tuple[str, str]], others: Mapping[str, Any]) -> SamplerChoice:
         """The choice with settings that were typed apart from it, none of them said by another option as well."""
         for name, _ in settings:
-            short = SHORT.get(name.replace("-", "_"))
+            setting = name.replace("-", "_")
+            short = SHORT.get(setting) or SHORT.get(setting.partition(".")[0])
             if short is not None and others.get(short) not in (None, ()):
                 flag = f"--{short.replace('_', '-')}"
                 raise UserError(f"{flag} and --sampler.{name} are the same setting: give one of them.")

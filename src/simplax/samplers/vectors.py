@@ -33,7 +33,8 @@ class VectorState:
     def rows(self, rows: Tensor) -> VectorState:
         """The states of some of the sequences."""
         given = None if self.given is None else self.given[rows]
-        return VectorState(self.tokens[rows], self.y[rows], given)
+        said = None if self.prediction is None else Prediction(self.prediction.logits[rows])
+        return VectorState(self.tokens[rows], self.y[rows], given, said)
 
 
 class VectorSampler(Sampler[VectorState], abc.ABC):

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simplax.errors import UserError
 from simplax.pretrained.model import Model
 from simplax.pretrained.prompts import Clamped, infilling, prompts
+from simplax.samplers import LeftToRight
 from simplax.serve.engine import Job
 from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import TextRequest
@@ -25,6 +27,10 @@ def plan(served: Served, asked: TextRequest) -> Plan:
     clamped = (infilling if gaps else prompts)(model, [asked.text] * asked.num)
     conditional = bool(clamped.given.any())
     sampling = served.sampling(asked, conditional=conditional)
+    if isinstance(sampling.sampler, LeftToRight) and bool(
+        (clamped.given[:, 1:] & ~clamped.given[:, :-1]).any()
+    ):
+        raise UserError("this model writes from left to right: give it a prompt, without gaps inside.")
     clock, start = Clock(model, sampling), clamped.start
     ends = clamped.stops if gaps else [model.config.task.length] * asked.num
     spell = lru_cache(maxsize=None)(lambda number: word(model, number))
