@@ -228,11 +228,7 @@ def cost_of(
     attempts: int = 1,
     loops: int | None = None,
 ) -> Cost:
-<<<<<<< HEAD
     """The cost of answering sets of puzzles, each `attempts` times with all of its `steps`, or with the model's own.
-=======
-    """The cost of answering sets of puzzles, each `attempts` times with all of its `steps`, or the model's own number.
->>>>>>> review
 
     Boards that stop early cost less.
     """
