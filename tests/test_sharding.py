@@ -32,6 +32,7 @@ TIMES = {
     "command",
     "written",
     "figures",
+    "cost",  # of the share of one process
 }
 
 
