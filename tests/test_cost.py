@@ -17,7 +17,8 @@ from simplax.evaluate.cost import Cost, likelihood_cost, sampling_cost
 from simplax.io.progress import duration
 from simplax.pretrained.model import Model
 from simplax.recipes.launch import launch
-from simplax.samplers import Psi, Sampler, Simplax
+from simplax.samplers import Gibbs, Psi, Sampler, Simplax
+from simplax.times import Grid
 from simplax.train import first
 from sudoku_models import model
 
@@ -46,12 +47,26 @@ def toy(name: str) -> Model:
     return Model(build(config).eval(), config)
 
 
-@pytest.mark.parametrize("sampler", [Simplax(last="posterior"), Psi(last="greedy")])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Simplax(last="posterior"),
+        Psi(last="greedy"),
+        Psi(gibbs=Gibbs(sweeps=2, count=1)),
+        Psi(gibbs=Gibbs(sweeps=1, count=1), times=Grid(end=0.1), last="greedy"),
+    ],
+)
 def test_the_call_that_ends_a_chain_counts(sampler: Sampler[object]) -> None:
     small = toy("simplax")
     expected = sampling_cost(small, 4, sampler=sampler, repeats=[2, 5], batch_size=2)
     calls = [small.sample(4, num_steps=n, seeds=0, sampler=sampler, batch_size=2).calls for n in (2, 5)]
     assert expected.calls == sum(calls)
+
+
+def test_guidance_reads_every_sequence_twice() -> None:
+    small = toy("simplax")
+    plain, guided = (sampling_cost(small, 4, num_steps=3, guidance=gamma) for gamma in (1.0, 2.0))
+    assert (guided.calls, guided.batch, guided.tokens) == (plain.calls, 2 * plain.batch, 2 * plain.tokens)
 
 
 def test_small_work_is_counted_and_not_measured() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from simplax import functional, samplers
+from simplax.methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
 NUM_EQUATIONS = 124  # numbered equations of the paper, main text and appendices
@@ -75,3 +77,57 @@ def test_site_builds_strictly() -> None:
         [sys.executable, "-m", "zensical", "build", "--strict"], cwd=ROOT, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+SECTIONS = ["Definition", "In the code", "Defaults", "Numbers", "Exactness"]
+METHOD_PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+
+
+def page_of(method: type[Method]) -> Path:
+    """A method's page is named after its module, which variants share."""
+    return ROOT / "docs" / "methods" / f"{method.__module__.rsplit('.', 1)[-1]}.md"
+
+
+def test_every_method_has_a_page_that_the_list_links_to() -> None:
+    listed = (ROOT / "docs" / "methods.md").read_text()
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for name, method in METHODS.items():
+        page = page_of(method)
+        assert page.is_file(), f"{name} needs a page: {page}"
+        assert f"(methods/{page.name})" in listed and f"methods/{page.name}" in menu, name
+    assert {page_of(method) for method in METHODS.values()} == set(METHOD_PAGES)
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda page: page.stem)
+def test_page_of_a_method_names_code_and_options_that_exist(page: Path) -> None:
+    text = page.read_text()
+    assert re.findall(r"^## (.+)$", text, re.M) == SECTIONS
+    for path, names in re.findall(r"`([\w/]+)\.py::([\w.]+)`", text):
+        owner: object = importlib.import_module(f"simplax.{path.replace('/', '.')}")
+        for name in names.split("."):
+            owner = getattr(owner, name)
+    variants = [method for method in METHODS.values() if page_of(method) == page]
+    options = {field.name: field for method in variants for field in dataclasses.fields(method)}  # type: ignore[arg-type]
+    defaults = text.split("## Defaults")[1].split("## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", defaults, re.M))
+    assert sorted(rows) == sorted(options)
+    for name, said in rows.items():
+        if isinstance(options[name].default, bool | int | float | str | None) and name != "truncation":
+            assert said.strip("`") == str(options[name].default), name
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert str(page.relative_to(ROOT / "docs")) in menu, page
+
+
+def test_reference_has_every_method_sampler_and_public_module() -> None:
+    pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "api").glob("*.md")}
+    for method in METHODS.values():
+        assert f"::: simplax.methods.{method.__name__}\n" in pages["methods"], method
+    for sampler in samplers.SAMPLERS.values():
+        assert f"::: simplax.samplers.{sampler.__name__}\n" in pages["samplers"], sampler
+    modules = {"pretrained", "processes", "train", "recipes", "data", "evaluate", "interop", "guidance"}
+    modules |= {"functional", "schedules", "times", "random"}
+    assert modules <= set(pages) and all(f"({name}.md)" in pages["index"] for name in modules)

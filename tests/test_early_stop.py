@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from simplax.samplers import Ancestral, MaskedAncestral, Psi, Simplax, sample
+from simplax.samplers import Ancestral, Gibbs, MaskedAncestral, Psi, Simplax, sample
 from simplax.samplers.kappa import Fixed
 from simplax.samplers.stopping import Agreement, Settled
 from simplax.schedules import LogLinear
@@ -83,6 +83,25 @@ def test_settled_sequences_leave_the_batch(sampler: Any) -> None:
     for row, number in enumerate(numbers):
         alone, _ = draw([number], sampler, [row], stop=Settled(3))
         assert torch.equal(alone.tokens[0], result.tokens[row]) and alone.nfe == result.sample_calls[row]
+
+
+@pytest.mark.parametrize("numbers", [[1, 0, 0, 1, 0], [1, 1, 0]], ids=["several stay", "one stays"])
+def test_scores_belong_to_their_sequences_when_some_leave_at_the_last_step(numbers: list[int]) -> None:
+    # number 1 is decided for exactly its last four calls, number 0 for two: the former leave where the latter end
+    result, _ = draw(numbers, Psi(Fixed(0.0)), stop=Settled(4), score=True)
+    assert result.sample_calls.tolist() == [STEPS] * len(numbers)
+    for row, number in enumerate(numbers):
+        alone, _ = draw([number], Psi(Fixed(0.0)), [row], stop=Settled(4), score=True)
+        assert torch.equal(alone.tokens[0], result.tokens[row])
+        torch.testing.assert_close(alone.log_prob[0], result.log_prob[row])
+
+
+def test_gibbs_sweeps_do_not_decide_what_a_step_decodes_to() -> None:
+    result, network = draw([0], Psi(gibbs=Gibbs(sweeps=1, count=1)), trajectory=True)
+    assert len(network.sizes) == 2 * STEPS - 1 and result.sample_calls.tolist() == [2 * STEPS - 1]
+    for number, t in enumerate(result.times[:-3].float()):  # the sweep after it is made at the next time
+        said = int(network(torch.zeros(1, LENGTH, dtype=torch.long), t.expand(1))[0, 0].argmax())
+        assert result.decoded[number, 0, 1:].tolist() == [said] * (LENGTH - 1)
 
 
 def test_without_a_stop_nothing_changes_and_everybody_stops_together() -> None:

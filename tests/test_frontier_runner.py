@@ -104,6 +104,12 @@ def test_samples_do_not_depend_on_their_batch(udlm: Model) -> None:
     assert np.array_equal(one.ids, many.ids) and one.nfe == many.nfe == 2
 
 
+def _looping(plain: Model) -> Model:
+    """The same weights, whose calls go through their blocks twice."""
+    sampling = replace(plain.config.sampling, loops=2)
+    return replace(plain, config=replace(plain.config, sampling=sampling))
+
+
 def test_every_setting_changes_the_key(prepared: Prepared, udlm: Model) -> None:
     base = {digest(job.settings) for job in jobs(udlm, "a", PROTOCOL, seed=5)}
     assert len(base) == 4
@@ -115,6 +121,7 @@ def test_every_setting_changes_the_key(prepared: Prepared, udlm: Model) -> None:
         jobs(udlm, "a", choose("mini", [0.8, 1.0], [2, 3], 9), seed=5),
         jobs(Model(udlm.denoiser, udlm.config, {"sha256": "1"}), "a", PROTOCOL, seed=5),
         jobs(model(prepared, "simplax"), "a", PROTOCOL, seed=5),
+        jobs(_looping(udlm), "a", PROTOCOL, seed=5),
     ]
     for other in others:
         assert base.isdisjoint(digest(job.settings) for job in other)

@@ -17,8 +17,18 @@ from pushforward import bayes
 from simplax import functional, sample
 from simplax.processes.masked import MaskedProcess
 from simplax.processes.uniform import UniformProcess
-from simplax.samplers import Ancestral, ByClassifier, ClassifierFree, FirstHitting, MaskedAncestral, Psi
+from simplax.samplers import (
+    Ancestral,
+    ByClassifier,
+    ClassifierFree,
+    FirstHitting,
+    Gibbs,
+    MaskedAncestral,
+    Psi,
+)
 from simplax.samplers import Simplax as SimplaxSampler
+from simplax.samplers.kappa import Fixed
+from simplax.samplers.stopping import Settled
 from simplax.schedules import LogLinear
 from toy import K, L, law, states
 
@@ -292,6 +302,15 @@ def test_guidance_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="grid of times"):
         guide = ByClassifier(1.0, classifier)
         draw(network, FirstHitting(), MaskedProcess, count=2, steps=None, guidance=guide)
+    uniform, guide = Labelled(mask=False), ByClassifier(1.0, classifier)
+    for sampler in (
+        Psi(Fixed(0.0), redraw="prediction"),
+        Psi(gibbs=Gibbs(1, 1)),
+    ):  # it would be ignored there
+        with pytest.raises(ValueError, match="redrawn from the posterior"):
+            draw(uniform, sampler, UniformProcess, count=2, guidance=guide)
+    with pytest.raises(ValueError, match="leave stop out"):
+        draw(uniform, Ancestral(), UniformProcess, count=2, guidance=guide, stop=Settled())
     with pytest.raises(ValueError, match="one log-probability per sequence"):
         guide = ByClassifier(1.0, lambda z, t: z)
         draw(network, MaskedAncestral(), MaskedProcess, count=2, guidance=guide)

@@ -124,6 +124,9 @@ def test_smollm2_keeps_its_numbers(tmp_path: Path) -> None:
     original = transformers.AutoModelForCausalLM.from_pretrained(
         files[0].parent, gguf_file=files[0].name, dtype=torch.float32
     ).eval()
+    # transformers does not store what it read from a GGUF file as a quantised model, though its weights are float32
+    del original.config.quantization_config
+    original.hf_quantizer = None
     original.save_pretrained(tmp_path)
     mine = from_causal_lm(tmp_path, length=8, causal=True).eval()
     tokens = torch.randint(100, 5000, (1, 8), generator=torch.Generator().manual_seed(0))

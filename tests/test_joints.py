@@ -23,8 +23,8 @@ from simplax.processes.prior import Prior
 from simplax.processes.uniform import UniformProcess
 from simplax.random import Keys
 from simplax.samplers.base import Setting
+from simplax.samplers.chains import TokenState
 from simplax.samplers.kappa import Fixed, Plateau
-from simplax.samplers.udlm import UniformState
 from simplax.schedules import LogLinear
 from simplax.times import TimeLaw, stratified
 from simplax.typing import Batch, StepContext
@@ -297,7 +297,7 @@ def test_the_posterior_end_starts_from_the_anchor_just_drawn() -> None:
     z = torch.zeros(4000, 1, dtype=torch.long)
     for last in ("posterior", "posterior_argmax"):
         sampler = samplers.Simplax(eta=1.0, last=last)
-        state = UniformState(z, z + 1)
+        state = TokenState(z, z + 1)
         t = torch.tensor(0.03, dtype=torch.float64)
         keys = Keys.from_seeds(range(4000))
         done = sampler.finish(state, Chain(Uninformed(3), 3), t, setting, keys)

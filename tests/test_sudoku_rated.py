@@ -14,7 +14,7 @@ import torch
 from simplax.cli import main
 from simplax.data.sudoku import PuzzleSet, load_rated, to_text
 from simplax.errors import UserError
-from simplax.evaluate.answers import answer, most_likely
+from simplax.evaluate.answers import Answers, answer, most_likely
 from simplax.evaluate.declared import shared_solutions
 from simplax.evaluate.sudoku import by_rating
 from simplax.evaluate.sudoku import evaluate as score_of
@@ -188,6 +188,21 @@ def test_boards_that_are_done_cost_no_more_calls(use: Any, capsys: pytest.Captur
     use(knows)
     rows = printed(capsys, "solve", to_text(FOUR.puzzles[0]), "--steps", "10", "--stop-after", "4")
     assert rows[0]["nfe"] == 4 and rows[0]["valid"]
+    with pytest.raises(ValueError, match="not both"):
+        answer(knows, FOUR.puzzles[:1], [0], eta=1.0, sampler=knows.sampler())
+
+
+def test_the_work_of_a_board_is_that_of_its_own_calls() -> None:
+    calls, boards = np.array([2, 4, 6, 8]), FOUR.solutions[:4]
+    whole = Answers(
+        FOUR.puzzles[:4], boards, np.ones(4, bool), nfe=5.0, num_steps=9, block_passes=10.0, calls=calls
+    )
+    assert whole.work_of(8) == {"nfe": 8, "block_passes": 16.0, "multiply_adds": 0.0}
+    assert [part.work()["block_passes"] for part in whole.parts(2)] == [6.0, 14.0]
+
+
+def test_stops_out_of_range_are_refused(use: Any) -> None:
+    use(oracle("sudoku4-simplax", FOUR))
     assert main(["solve", to_text(FOUR.puzzles[0]), "--stop-after", "1"]) == 2
 
 

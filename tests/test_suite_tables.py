@@ -196,6 +196,8 @@ def test_repeated_commands_write_elsewhere() -> None:
         "a.json",
         "--json",
         "--samples=b.txt",
+        "--figure",
+        "c.png",
         "--seed",
         "3",
     ]
@@ -231,6 +233,8 @@ def test_results_are_repeated_and_a_changed_number_is_found(
     assert main(measure) == 0
     tamper(single, lambda found: found.__setitem__("command", f"simplax {' '.join(measure)}"))
     assert verdict([str(single)], capsys) == (0, "equal")
+    # as torchrun's processes record it
+    tamper(single, lambda found: found.__setitem__("command", f"simplax -- {' '.join(measure)}"))
     tamper(single, lambda found: found["result"][0]["validity"].__setitem__("value", 0.9))
     assert verdict([str(single)], capsys) == (1, "differs")
 

@@ -114,8 +114,8 @@ def test_parquet_rows_are_documents(tmp_path: Path, small_pieces: None) -> None:
         assert [p.content for p in source.read(piece.after)] == [p.content for p in pieces[number + 1 :]]
     with pytest.raises(UserError, match="no column 'body'"):
         opened(tmp_path / "x.parquet", columns=("body",))
-    damaged = pyarrow.array([b"a\x80"], pyarrow.binary()).view(pyarrow.string())
-    parquet.write_table(pyarrow.table({"text": damaged}), tmp_path / "z.parquet")
+    damaged = arrow.array([b"a\x80"], arrow.binary()).view(arrow.string())
+    pyarrow.parquet.write_table(arrow.table({"text": damaged}), tmp_path / "z.parquet")
     with pytest.raises(UserError, match="damaged Parquet file"):
         texts(opened(tmp_path / "z.parquet"))
     (tmp_path / "y.parquet").write_bytes(b"nonsense" * 9)

@@ -58,7 +58,7 @@ class Answers(Counted):
                 puzzles=self.puzzles[cut],
                 boards=self.boards[cut],
                 well_formed=self.well_formed[cut],
-                nfe=float(self.calls[cut].mean()),
+                **self.work_of(float(self.calls[cut].mean())),
                 frames=None if self.frames is None else self.frames[:, cut],
                 calls=self.calls[cut],
                 decoded=None if self.decoded is None else self.decoded[:, cut],
@@ -66,6 +66,12 @@ class Answers(Counted):
             )
             for cut in cuts
         ]
+
+    def work_of(self, calls: float) -> dict[str, Any]:
+        """What so many calls cost: all boards are of one length, and so one call of one costs the same as any other."""
+        return {
+            name: value * calls / self.nfe if self.nfe else 0.0 for name, value in self.work().items()
+        } | {"nfe": calls}
 
     @property
     def valid(self) -> np.ndarray:
@@ -134,6 +140,8 @@ def answer(
         )
     if batch_size < 1:
         raise UserError(f"the batch size must be at least 1, got {batch_size}.")
+    if sampler is not None and (eta is not None or time_power is not None):
+        raise UserError("give a sampler, or eta and a time power for the model's own, not both.")
     held = task.board_layout.encode(torch.from_numpy(np.ascontiguousarray(puzzles)))
     batches = list(_batches(puzzles, batch_size))
     processes, finished = current(), 0

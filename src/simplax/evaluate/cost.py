@@ -24,6 +24,7 @@ from simplax.pretrained.model import Model
 from simplax.pretrained.numerics import BatchSize, batch_size_for
 from simplax.random import Keys
 from simplax.samplers import Sampler
+from simplax.samplers.guidance import as_guide
 from simplax.samplers.loop import sample
 from simplax.typing import Batch, StepContext
 
@@ -85,10 +86,13 @@ def sampling_cost(
     batch_size: BatchSize = 256,
     held: tuple[Tensor, Tensor] | None = None,
     repeats: Sequence[int] = (),
+    guidance: float | None = None,
+    loops: int | None = None,
 ) -> Cost:
     """The cost of `num` samples; `repeats` are numbers of steps that all of them are drawn with, one after the other.
 
-    `held` are tokens and the positions where they are given, clamped in the timed calls as well.
+    `held` are tokens and the positions where they are given, clamped in the timed calls as well. Guidance that compares
+    reads every sequence twice in one call, and a call goes through the network's blocks as often as `loops` says.
     """
     if num < 1 or (batch_size != "auto" and batch_size < 1):  # whoever draws complains
         return NOTHING
@@ -98,19 +102,25 @@ def sampling_cost(
     length = model.config.task.length
     per_sequence = sum(calls_for(chosen, length, steps) for steps in repeats or (default,))
     batch = min(num, batch_size_for(model, batch_size, num))
+    guide = as_guide(guidance)
+    copies = 1 if guide is None or guide.compares is None else 2
     counted = _shared(num, batch, per_sequence, length)
+    counted = replace(counted, batch=copies * batch, tokens=copies * counted.tokens)
     if counted.calls < MEASURED_FROM:
         return counted
     rows = None if held is None else (held[0][:batch], held[1][:batch])
     steps = max(repeats, default=default)
-    seconds, memory = _timed(model, lambda: _draw(model, chosen, batch, steps, rows), batch)
+    seconds, memory = _timed(model, lambda: _draw(model, chosen, batch, steps, rows, loops), batch)
     return replace(counted, seconds=seconds * counted.tokens / length, bytes=memory)
 
 
 def calls_for(sampler: Sampler[Any], length: int, num_steps: int) -> int:
     """Network calls that a sampler makes for a sequence, at most."""
     steps = sampler.steps_for(length) or num_steps
-    return steps + (getattr(sampler, "last", None) is not None)
+    gibbs = getattr(sampler, "gibbs", None)
+    # after every step but one that arrives at time zero
+    sweeps = 0 if gibbs is None else gibbs.sweeps * int((sampler.grid(steps)[1:] > 0).sum())
+    return steps + sweeps + (getattr(sampler, "last", None) is not None)
 
 
 def likelihood_cost(model: Model, batch: Batch, draws: int, batch_size: BatchSize) -> Cost:
@@ -198,7 +208,12 @@ def _timed(model: Model, draw: Callable[[], object], batch: int) -> tuple[float,
 
 
 def _draw(
-    model: Model, sampler: Sampler[Any], batch: int, num_steps: int, rows: tuple[Tensor, Tensor] | None
+    model: Model,
+    sampler: Sampler[Any],
+    batch: int,
+    num_steps: int,
+    rows: tuple[Tensor, Tensor] | None,
+    loops: int | None,
 ) -> None:
     """Begin a chain by the loop itself, in this process alone."""
     task = model.config.task
@@ -212,5 +227,6 @@ def _draw(
         num_steps=num_steps if fixed is None else None,
         vocab_size=task.vocab_size,
         seeds=torch.arange(batch),
+        loops=model.config.sampling.loops if loops is None else loops,
         **held,  # type: ignore[arg-type]
     )

@@ -225,8 +225,13 @@ def cost_of(
     steps: Mapping[int | None, Sequence[int]],
     samplers: Mapping[int | None, Sampler[Any]],
     batch_size: int,
+    attempts: int = 1,
+    loops: int | None = None,
 ) -> Cost:
-    """The cost of answering sets of puzzles, each once with all of its `steps`, or with the model's own number."""
+    """The cost of answering sets of puzzles, each `attempts` times with all of its `steps`, or with the model's own.
+
+    Boards that stop early cost less.
+    """
     total, layout = NOTHING, sudoku_task(model).board_layout
     for clues, chosen in sets.items():
         first = layout.encode(torch.from_numpy(np.ascontiguousarray(chosen.puzzles[:batch_size])))
@@ -235,9 +240,10 @@ def cost_of(
             model,
             len(chosen),
             sampler=samplers[clues],
-            repeats=steps.get(clues) or (default,),
+            repeats=[*(steps.get(clues) or (default,))] * attempts,
             batch_size=batch_size,
             held=(first.tokens, first.given),
+            loops=loops,
         )
     return total
 

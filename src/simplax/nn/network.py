@@ -276,15 +276,20 @@ class Chain(Network):
         *,
         rows: Tensor | None = None,
         busy: Tensor | None = None,
+        aside: bool = False,
         **keywords: Any,
     ) -> Prediction:
         """x_hat at `state`, which holds the whole batch or its sequences `rows`.
 
-        Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was.
+        Only those carry on, or where `busy` (batch,) holds; the others' carry stays as it was. A call `aside` is about
+        another state than the step began with: it does not become the `latest` one.
         """
         self._spend(rows, busy)
+        before = self.latest_raw
         prediction = self._guided(state, t, rows, busy, keywords)
-        if self.watched:
+        if aside:
+            self.latest_raw = before
+        elif self.watched:
             self.latest = prediction
         return prediction
 
@@ -346,6 +351,9 @@ class Chain(Network):
         self.batch, self._places = len(both), self._places[rows.cpu()]
         self.known = {name: None if value is None else value[both] for name, value in self.known.items()}
         self.carried = None if self.carried is None else self.carried[both]
+        self.latest = None  # the next call's; what was said last of those that stay may still be their score
+        if self.latest_raw is not None:
+            self.latest_raw = Prediction(self.latest_raw.logits[rows])
 
     def _spend(self, rows: Tensor | None, busy: Tensor | None) -> None:
         if not self.batch:  # nobody said how many sequences there are

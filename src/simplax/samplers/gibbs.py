@@ -62,7 +62,7 @@ class Gibbs:
         fixed = torch.zeros_like(z, dtype=torch.bool) if network.given is None else network.given
         fixed = fixed if network.attend is None else fixed | ~network.attend
         for number in range(self.sweeps):
-            prediction = network.read(z, t)
+            prediction = network.read(z, t, aside=True)
             where = self._chosen(prediction, z, fixed, keys.stream("choice", number))
             alpha = process.alpha(t).to(z.device)
             z = draw_afresh(z, where, prediction, alpha, process.prior, keys.stream("gibbs", number))

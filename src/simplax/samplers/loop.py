@@ -101,7 +101,7 @@ def sample(
     seed_values = _seeds(seeds, batch).to(device)
     keys = Keys.from_seeds(seed_values)
     guide = as_guide(guidance)
-    _check_guide(guide, sampler, labels)
+    _check_guide(guide, sampler, labels, stop)
     setting = Setting(
         batch, length, num_steps, _process(process, sampler, denoiser, schedule, Prior(vocab_size, pi)), guide
     )
@@ -203,7 +203,9 @@ def _check_loops(loops: int | None, denoiser: Callable[..., Tensor]) -> None:
         raise ValueError("this network has no loops: leave loops out")
 
 
-def _check_guide(guide: Guide | None, sampler: Sampler[Any], labels: Tensor | None) -> None:
+def _check_guide(
+    guide: Guide | None, sampler: Sampler[Any], labels: Tensor | None, stop: Settled | None
+) -> None:
     if isinstance(guide, ClassifierFree) and labels is None:
         raise ValueError("classifier-free guidance needs labels: say which")
     if guide is None or not guide.tilts_steps:
@@ -212,6 +214,10 @@ def _check_guide(guide: Guide | None, sampler: Sampler[Any], labels: Tensor | No
         raise ValueError(
             "a classifier guides samplers of tokens that step through a grid of times to its end, such as Ancestral, "
             "Simplax, Psi and MaskedAncestral without last: choose one of them"
+        )
+    if stop is not None:
+        raise ValueError(
+            "what a sequence stops with is the network's word alone, without the classifier: leave stop out"
         )
 
 

@@ -117,6 +117,12 @@ class Psi(TokenChain):
                 "a network of masked states has seen the tokens that are not masked: redraw them from the posterior, "
                 "without Gibbs sweeps"
             )
+        past_the_guide = self.gibbs is not None or (self.redraw, self.prediction) == ("prediction", "current")
+        if past_the_guide and setting.guide is not None and setting.guide.tilts_steps:
+            raise ValueError(
+                "a classifier guides tokens that are redrawn from the posterior, and not those of the prediction or of "
+                "Gibbs sweeps: leave redraw at posterior and gibbs out"
+            )
         z = setting.process.start(setting.batch, setting.length, keys.stream("start"))
         return TokenState(z, z)
 

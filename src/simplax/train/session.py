@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Result:
     step: int
     loss: float
     directory: Path
-    cost: Cost | None = None
+    cost: Cost | None = field(default=None, compare=False)
 
 
 class Session:

@@ -86,7 +86,16 @@ def sample(
     used = loaded.sampler(concentration, time_power=time_power, conditional=not free)
     held = None if clamped is None else (clamped.tokens, clamped.given)
     cost = announce(
-        sampling_cost(loaded, num, sampler=used, num_steps=num_steps, batch_size=batch_size, held=held)
+        sampling_cost(
+            loaded,
+            num,
+            sampler=used,
+            num_steps=num_steps,
+            batch_size=batch_size,
+            held=held,
+            guidance=guidance,
+            loops=loops,
+        )
     )
     with progress("sampling", num) as done:
         drawn = loaded.sample(
@@ -122,6 +131,7 @@ def sample(
     source = "validation" if given else None if prompt is None else f"prompt {prompt!r}"
     facts = record(loaded, drawn, used, temperature, top_p, given=source, conditional=not free)
     facts |= {"labels": described, "guidance": guidance}
+    facts["loops"] = loaded.config.sampling.loops if loops is None else loops
     emit(json, {"samples": rows, "manifest": facts, "cost": cost}, lambda: "\n".join(texts))
 
 

@@ -119,7 +119,7 @@ def solve(
             "solution": _digits(shown.boards[number]),
             "valid": bool(shown.solved[number]),
             "attempts": attempts,
-            **{name: round(value * attempts, 6) for name, value in answers.work().items()},
+            **{name: round(value, 6) for name, value in answers.work_of(int(calls[number])).items()},
             "nfe": int(calls[number]),
         }
         for number, each in enumerate(parsed)

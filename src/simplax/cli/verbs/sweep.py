@@ -104,6 +104,9 @@ def sweep(
         "split": split,
         "seed": seed,
         "sampler": encode(loaded.config.sampling.sampler),
+        # None for what earlier files do not say
+        "dtype": None if loaded.dtype == "float32" else loaded.dtype,
+        "number of loops": loaded.config.sampling.loops,
         "file of puzzles": None if puzzles is None else puzzles.name,
     }
     before = sweeps.measured(files[0], identity)

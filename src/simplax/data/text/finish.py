@@ -12,13 +12,12 @@ from simplax.data.text.documents import Documents
 from simplax.data.text.labels import Label
 from simplax.data.text.options import PACKED, Options
 from simplax.data.text.packing import Layout
-from simplax.data.text.prepared import FORMAT, MANIFEST
+from simplax.data.text.prepared import FORMAT, MANIFEST, described
 from simplax.data.text.shards import describe, id_type
 from simplax.data.text.splits import parse_split
 from simplax.data.text.state import CHUNKS, EXPANDED, STATE, State
 from simplax.data.text.tokenizers import FILE, Tokenizer
 from simplax.errors import UserError
-from simplax.io.digest import digest
 from simplax.io.files import sha256, write_json
 
 
@@ -68,8 +67,7 @@ def finish(
         "made": environment(),
     }
     # what describes the data has a digest too: another length or number type would be other data
-    plain = json.loads(json.dumps(manifest))
-    write_json(directory / MANIFEST, {**plain, "digest": digest(plain)})
+    write_json(directory / MANIFEST, {**manifest, "digest": described(json.loads(json.dumps(manifest)))})
     (directory / STATE).unlink(missing_ok=True)
     for name in (CHUNKS, EXPANDED):
         shutil.rmtree(directory / name, ignore_errors=True)

@@ -22,6 +22,11 @@ MANIFEST = "manifest.json"
 FORMAT = "simplax-text-1"
 
 
+def described(manifest: dict[str, Any]) -> str:
+    """The digest of what a manifest says of the data; when and where they were made is no part of it."""
+    return digest({name: value for name, value in manifest.items() if name != "made"})
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """What `prepare` made: it knows its length, vocabulary, tokenizer, layout, lengths and labels.
@@ -48,7 +53,7 @@ class Prepared:
                 f"{directory} is not prepared data of the form {FORMAT}: make it with `simplax data text`."
             )
         said = manifest.pop("digest", None)  # older versions wrote none
-        if said not in (None, digest(manifest)):
+        if said not in (None, described(manifest)):
             raise UserError(f"{directory / MANIFEST} is damaged: prepare the data again.")
         prepared = Prepared(directory, manifest)
         prepared._check_sizes()

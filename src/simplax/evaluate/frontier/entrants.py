@@ -74,7 +74,7 @@ def jobs(
 
     A sampler that leaves no choice, as one that makes a call per position, is measured at its own number of steps only.
     """
-    sampler = model.sampler(eta, conditional=False)
+    own, sampler = model.defaults(conditional=False), model.sampler(eta, conditional=False)
     fixed = sampler.steps_for(model.config.task.length)
     return [
         Job(
@@ -90,8 +90,9 @@ def jobs(
                 "categories": model.config.task.vocab_size,
                 "sampler": encode(sampler),
                 "num_steps": steps,
+                **({} if own.loops is None else {"loops": own.loops}),
                 "temperature": temperature,
-                "top_p": model.defaults(conditional=False).top_p if top_p is None else top_p,
+                "top_p": own.top_p if top_p is None else top_p,
                 "first_seed": seed,
                 "num": protocol.num,
                 "device": model.device.type,

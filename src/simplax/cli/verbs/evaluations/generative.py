@@ -78,7 +78,9 @@ def evaluate(
     judge = load_scorer(scorer, device=device)
     yardstick = Yardstick(prepared, judge, num, seed)
     used = loaded.sampler(concentration, conditional=False)
-    cost = announce(sampling_cost(loaded, num, sampler=used, num_steps=steps, batch_size=batch_size))
+    cost = announce(
+        sampling_cost(loaded, num, sampler=used, num_steps=steps, batch_size=batch_size, guidance=guidance)
+    )
     with progress("sampling", num) as done:
         drawn = draw(
             loaded,

@@ -183,7 +183,12 @@ def _draw(
     used = model.sampler(options["eta"], time_power=options["time_power"], conditional=False)
     cost = announce(
         sampling_cost(
-            model, num, sampler=used, num_steps=options["num_steps"], batch_size=options["batch_size"]
+            model,
+            num,
+            sampler=used,
+            num_steps=options["num_steps"],
+            batch_size=options["batch_size"],
+            guidance=options["guidance"],
         )
     )
     start = time.perf_counter()

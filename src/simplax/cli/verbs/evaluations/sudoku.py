@@ -129,6 +129,8 @@ def evaluate(
             steps={} if steps is None else dict.fromkeys(counts, (steps,)),
             samplers=used,
             batch_size=size_of_batch,
+            attempts=attempts,
+            loops=loops,
         )
     )
     scores: list[Score] = []
