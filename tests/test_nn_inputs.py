@@ -113,6 +113,35 @@ def test_given_embedding() -> None:
     assert denoiser.given_embed.weight.grad.any(-1).all()
 
 
+def test_position_embedding_adds_a_vector_to_each_position_and_starts_at_zero() -> None:
+    architecture = replace(SMALL, position_embedding=True)
+    denoiser, plain = randomise(Denoiser(7, 12, architecture)), randomise(Denoiser(7, 12, SMALL))
+    ids = torch.full((1, 12), 3)
+    assert not Denoiser(7, 12, architecture).position_embed.weight.any()
+    with torch.no_grad():
+        placed = denoiser(ids)
+        denoiser.position_embed.weight.zero_()  # as at initialisation
+        assert torch.equal(denoiser(ids), plain(ids))
+        denoiser.position_embed.weight.copy_(torch.arange(12.0)[:, None].expand(12, SMALL.width))
+        token = plain.vocab_embed(ids)
+        shown: list[torch.Tensor] = []
+        handle = denoiser.blocks[0].register_forward_pre_hook(lambda _, given: shown.append(given[0]))
+        denoiser(ids)
+        handle.remove()
+    torch.testing.assert_close(shown[0], token + torch.arange(12.0)[:, None])
+    assert not torch.allclose(placed, plain(ids))
+
+
+def test_a_network_with_a_cache_adds_the_vectors_of_the_positions_it_reads() -> None:
+    architecture = replace(SMALL, position_embedding=True)
+    denoiser = randomise(Denoiser(7, 12, architecture, adaln=False, causal=True)).eval()
+    ids = torch.randint(7, (2, 12))
+    with torch.no_grad():
+        whole, cache = denoiser(ids), denoiser.new_cache(2)
+        parts = [denoiser(part, cache=cache) for part in ids.split(5, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-4)
+
+
 def test_given_embedding_starts_at_zero() -> None:
     assert not Denoiser(7, 12, replace(SMALL, given_embedding=True)).given_embed.weight.any()
 

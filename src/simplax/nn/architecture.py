@@ -18,10 +18,11 @@ class Architecture:
     (FLM's published networks have 50). `given_embedding` marks for the network which positions
     are clamped. `carry` is what one call hands to the next: `none`, the predicted `probabilities`, or the `hidden`
     state of the last block (`simplax.nn.carry`). `relations` names an entry of
-    `RELATIONS`: pairs of positions that attention may learn to prefer. `labels` are what the network reads about a
-    whole sequence: the number of classes of each, 0 for a number; training hides them from a share `label_dropout` of
-    the sequences, so that the network also knows what to do without. `checkpointing` recomputes each block
-    in the backward pass, trading time for memory.
+    `RELATIONS`: pairs of positions that attention may learn to prefer. `position_embedding` adds a learned vector to
+    each position: rotary attention knows distances only, and cannot tell the first position of a string from others.
+    `labels` are what the network reads about a whole sequence: the number of classes of each, 0 for a number; training
+    hides them from a share `label_dropout` of the sequences, so that the network also knows what to do without.
+    `checkpointing` recomputes each block in the backward pass, trading time for memory.
 
     `loops` is how often a call goes through the blocks, whose weights are tied between loops; before each of them the
     embedded input is added to the hidden state, which is zero at first. `loop_loss` trains on the prediction after
@@ -41,6 +42,7 @@ class Architecture:
     given_embedding: bool = False
     carry: Literal["none", "probabilities", "hidden"] = "none"
     relations: str | None = None
+    position_embedding: bool = False
     labels: tuple[int, ...] = ()
     label_dropout: float = 0.1
     checkpointing: bool = False

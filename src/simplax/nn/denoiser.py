@@ -12,7 +12,14 @@ from torch.utils.checkpoint import checkpoint
 from simplax.nn.architecture import Architecture
 from simplax.nn.attention import Cache, Rotary, visible
 from simplax.nn.cost import trunk_multiply_adds
-from simplax.nn.inputs import CarryNorm, GivenEmbedding, State, TokenEmbedding, VectorProjection
+from simplax.nn.inputs import (
+    CarryNorm,
+    GivenEmbedding,
+    PositionEmbedding,
+    State,
+    TokenEmbedding,
+    VectorProjection,
+)
 from simplax.nn.labels import LabelEmbedding
 from simplax.nn.relations import RelationBias
 from simplax.nn.transformer import Block, OutputLayer, Shared, SigmaMap, zero_linear
@@ -83,6 +90,7 @@ class Denoiser(nn.Module):
         self.relation_bias = RelationBias(a.relations, length, a.depth, a.heads) if a.relations else None
         # without a conditioning vector, what the labels say is added to every token
         self.label_embed = LabelEmbedding(a.labels, cond_dim or a.width) if a.labels else None
+        self.position_embed = PositionEmbedding(length, a.width) if a.position_embedding else None
 
     @property
     def head(self) -> nn.Linear:
@@ -185,6 +193,8 @@ class Denoiser(nn.Module):
         start = 0 if cache is None else cache.length
         stop = start + h.shape[1]
         self._check(stop, attend, cache)
+        if self.position_embed is not None:
+            h = self.position_embed(h, start)
         bias = None if self.relation_bias is None else self.relation_bias(start, stop)
         # the kernel's own triangular mask is fastest, but knows neither padding, nor a bias, nor a cap, nor a past
         plain = bias is None and self.architecture.attention_cap is None

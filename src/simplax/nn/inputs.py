@@ -85,6 +85,22 @@ class GivenEmbedding(nn.Module):
         return h + (free if given is None else torch.where(given.unsqueeze(-1), clamped, free))
 
 
+class PositionEmbedding(nn.Module):
+    """Adds a learned vector to each position. Zero at initialisation.
+
+    Rotary attention sees distances only: to a network without this, sequences of one repeated token look the same from
+    every place in them, and where a sequence begins must be found from its far end.
+    """
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(length, width))
+
+    def forward(self, h: Tensor, start: int) -> Tensor:
+        """`start` is the place of the first of the positions in `h`."""
+        return h + self.weight[start : start + h.shape[1]]
+
+
 class CarryNorm(nn.Module):
     """Adds the layer norm of the previous call's hidden state. Zero at initialisation.
 

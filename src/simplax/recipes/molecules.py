@@ -30,7 +30,8 @@ def _run(task: MoleculesTask, method: Method, steps: int, num_steps: int) -> Run
         steps=steps, batch_size=128, optimizer=optimizer, ema=0.999, compile=True, validate_every=1000,
         save_every=500,
     )  # fmt: skip
-    architecture = PRESETS["cpu-micro"]
+    # every string begins at the first position, which rotary attention alone cannot tell from the others
+    architecture = replace(PRESETS["cpu-micro"], position_embedding=True)
     if isinstance(method, Simplax):  # the paper caps the logits of Simplax only
         architecture = replace(architecture, soft_cap=30.0)
     architecture = reading_labels(architecture, task)

@@ -59,7 +59,7 @@ def own_data(method_name: str, directory: str | Path, size: str = "nano") -> Run
         f"{method_name}-{Path(directory).resolve().name}",
         task,
         method,
-        reading_labels(_architecture(PRESETS[chosen.preset], method), task),
+        reading_labels(_architecture(PRESETS[chosen.preset], method, task), task),
         run,
         SamplingDefaults(num_steps=min(128, max(32, task.length))),
     )
@@ -101,6 +101,10 @@ def _method(name: str, steps: int) -> Method:
     return {**discrete(steps), **SHORT}.get(name) or METHODS[name]()
 
 
-def _architecture(preset: Architecture, method: Method) -> Architecture:
-    """The paper caps the logits of Simplax only."""
-    return replace(preset, soft_cap=30.0) if isinstance(method, Simplax) else preset
+def _architecture(preset: Architecture, method: Method, task: SequenceTask) -> Architecture:
+    """Positions have vectors of their own where sequences begin at the first of them, which packed rows do not.
+
+    The paper caps the logits of Simplax only.
+    """
+    cap = 30.0 if isinstance(method, Simplax) else None
+    return replace(preset, soft_cap=cap, position_embedding=task.layout != "packed")
