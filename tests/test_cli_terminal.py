@@ -131,10 +131,10 @@ ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell "stty columns 500 rows 500; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump"
-zpty -w shell 'all() { compstate[insert]=; compstate[list]="list force" }; comppostfuncs=(all); LISTMAX=10000'
+zpty -w shell 'all() { compstate[insert]=; compstate[list]="list force" }; LISTMAX=10000'
 zpty -w shell "bindkey '^I' complete-word; bindkey '^X' kill-whole-line"
 for line in $argv[2,-1]; do
-  zpty -w shell 'print REA""DY'
+  zpty -w shell 'comppostfuncs=(all); print REA""DY'
   zpty -r -m shell text '*READY*'
   zpty -n -w shell "$line"$'\t\C-x'
   zpty -w shell 'print DO""NE'
