@@ -23,7 +23,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import kinds
+import places
 import shared
+import stores
 from processes import Failure
 
 from simplax.io.environment import versions
@@ -38,8 +40,10 @@ KINDS: dict[str, Callable[[Path, random.Random, int], collections.Counter[str]]]
     "bytes of an export flipped or cut": kinds.damage_export,
     "bytes of prepared data flipped or cut": shared.damage_data,
     "bytes of a frontier flipped or cut": shared.damage_frontier,
-    "disk full": kinds.full_disk,
-    "directory that may not be written": kinds.read_only,
+    "bytes of a suite flipped or cut": stores.damage_suite,
+    "two processes on one suite": stores.two_on_suite,
+    "disk full": places.full_disk,
+    "directory that may not be written": places.read_only,
     "one of two processes killed, or both": shared.kill_ranks,
     "evaluation killed": shared.kill_evaluation,
     "frontier killed": shared.kill_frontier,

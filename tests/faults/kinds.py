@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import shutil
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -76,7 +74,7 @@ def text_command(place: Path) -> list[str]:
     return ["data", "text", str(source), "--tokenizer", "characters", "--length", "32"]
 
 
-def _content(folder: Path) -> dict[str, str]:
+def content(folder: Path) -> dict[str, str]:
     skip = {"manifest.json", "lock", ".lock"}
     return {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and p.name not in skip}
 
@@ -96,7 +94,7 @@ def kill_data(place: Path, chance: random.Random, count: int) -> Counter[str]:
                 break
             outcomes[SAME] += 1
         code, said = finish(command, place / "words")
-        if code or _content(out) != _content(place / "whole"):
+        if code or content(out) != content(place / "whole"):
             raise Failure(f"killed preparation ended otherwise: {said}")
     return outcomes
 
@@ -213,61 +211,3 @@ def damage_export(place: Path, chance: random.Random, count: int) -> Counter[str
         what = "the same model" if same else "the same weights, another setting, and a warning"
         outcomes[f"{path.name} {how}: {what}"] += 1
     return outcomes
-
-
-def full_disk(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    expected, _ = reference(place)
-    disk = place / "disk"
-    disk.mkdir()
-    outcomes: Counter[str] = Counter()
-    for _ in range(count):
-        size = chance.randrange(100, 2000)
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(disk)],
-            capture_output=True,
-            text=True,
-        )
-        if mounted.returncode:
-            return Counter(
-                {f"skipped: no small file system may be mounted here ({mounted.stderr.strip()})": 1}
-            )
-        try:
-            code, said = finish(training(disk / "run"), place / "words")
-            if code == 2 and "\n" not in said:
-                kept = checkpoints.find(disk / "run") if (disk / "run" / "checkpoints").exists() else None
-                outcomes[f"{SAID}; the last checkpoint is {'intact' if kept else 'not there yet'}"] += 1
-                subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-                finish(training(disk / "run"), place / "words")
-            if bits(disk / "run") != expected:
-                raise Failure("a run that had filled its disk went on to other weights")
-            outcomes[SAME] += 1
-        finally:
-            subprocess.run(["umount", str(disk)], check=False)
-    return outcomes
-
-
-def read_only(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    """As somebody who may not write there; root may everything, so the process gives that up."""
-    expected, _ = reference(place, 9)
-    finish(training(place / "run", 6), place / "words")
-    place.chmod(0o755)
-    (place / "words").chmod(0o666)
-
-    def nobody() -> None:
-        if os.getuid() == 0:
-            os.setgid(65534)
-            os.setuid(65534)
-
-    if os.getuid() != 0:
-        for path in (place / "run", *(place / "run").rglob("*")):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-    code, said = finish(training(place / "run", 9), place / "words", nobody)
-    if code != 2:
-        raise Failure(f"a run went on in a directory that may not be written: {said}")
-    if os.getuid() != 0:
-        for path in (place / "run", *(place / "run").rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-    finish(training(place / "run", 9), place / "words")
-    if bits(place / "run") != expected:
-        raise Failure("a run went on to other weights after it could not be written")
-    return Counter({f"{SAID}, and {SAME} when it may": 1})

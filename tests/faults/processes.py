@@ -77,11 +77,20 @@ class Child:
         return lines[-1] if lines else ""
 
 
-def finish(arguments: list[str], words: Path, before: Callable[[], None] = lambda: None) -> tuple[int, str]:
-    """The command to its end: exit code and last words; 0 and 2 are the only codes allowed."""
+def finish(
+    arguments: list[str],
+    words: Path,
+    before: Callable[[], None] = lambda: None,
+    allowed: tuple[int, ...] = (0, 2),
+) -> tuple[int, str]:
+    """The command to its end: exit code and last words, which must be one sentence if the code is 2."""
     child = Child(arguments, words, before)
     code = child.wait()
     said = child.sentence()
-    if code not in (0, 2):
+    if code not in allowed:
         raise Failure(f"{' '.join(arguments)} ended with {code}: {said}")
+    complaints = words.read_text(encoding="utf-8", errors="replace").count("simplax: ")
+    ends = said.endswith((".", "?")) or "undo: " in said
+    if code == 2 and not (said.startswith("simplax: ") and complaints == 1 and ends):
+        raise Failure(f"{' '.join(arguments)} did not end with one sentence: {said}")
     return code, said

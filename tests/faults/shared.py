@@ -126,7 +126,7 @@ def kill_evaluation(place: Path, chance: random.Random, count: int) -> Counter[s
     return outcomes
 
 
-def _study(place: Path) -> list[str]:
+def study(place: Path) -> list[str]:
     """A frontier of a small model, judged by counts of characters."""
     from text_study import corpus, model
 
@@ -147,14 +147,14 @@ def _study(place: Path) -> list[str]:
     ]
 
 
-def _count_letters() -> None:
+def count_letters() -> None:
     import simplax.evaluate.text
     from text_study import Counts
 
     simplax.evaluate.text.load_scorer = lambda name, device: Counts()  # type: ignore[assignment,misc]
 
 
-def _result(out: Path) -> Any:
+def frontier_result(out: Path) -> Any:
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: timeless(item) for key, item in value.items() if key != "seconds"}
@@ -164,28 +164,28 @@ def _result(out: Path) -> Any:
 
 
 def kill_frontier(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    command = _study(place)
+    command = study(place)
     began = time.perf_counter()
-    finish([*command, "--out", str(place / "whole")], place / "words", _count_letters)
-    seconds, expected = time.perf_counter() - began, _result(place / "whole")
+    finish([*command, "--out", str(place / "whole")], place / "words", count_letters)
+    seconds, expected = time.perf_counter() - began, frontier_result(place / "whole")
     outcomes: Counter[str] = Counter()
     for number in range(count):
         out = place / f"study-{number}"
         for _ in range(2):
-            child = Child([*command, "--out", str(out)], place / "words", _count_letters)
+            child = Child([*command, "--out", str(out)], place / "words", count_letters)
             if child.kill_after(chance.uniform(0.05, 0.9) * seconds) == 0:
                 break
             outcomes["went on to the same numbers"] += 1
-        finish([*command, "--out", str(out)], place / "words", _count_letters)
-        if _result(out) != expected:
+        finish([*command, "--out", str(out)], place / "words", count_letters)
+        if frontier_result(out) != expected:
             raise Failure("a killed frontier ended with other numbers")
     return outcomes
 
 
 def damage_frontier(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    command = _study(place)
-    finish([*command, "--out", str(place / "whole")], place / "words", _count_letters)
-    expected = _result(place / "whole")
+    command = study(place)
+    finish([*command, "--out", str(place / "whole")], place / "words", count_letters)
+    expected = frontier_result(place / "whole")
     files = [
         path
         for path in files_below(place / "whole")
@@ -200,8 +200,8 @@ def damage_frontier(place: Path, chance: random.Random, count: int) -> Counter[s
         how = damage(out / path, chance)
         lost = chance.choice([name for name in files if name.parts[0] == "points" and name != path])
         (out / lost).unlink()  # so that something is measured, and what that needs is read
-        code, _ = finish([*command, "--out", str(out)], place / "words", _count_letters)
-        if code == 0 and _result(out) != expected:
+        code, _ = finish([*command, "--out", str(out)], place / "words", count_letters)
+        if code == 0 and frontier_result(out) != expected:
             raise Failure(f"{path} {how}: the frontier has other numbers")
         kind = path.parts[0] if len(path.parts) > 1 else path.name
         outcomes[f"{kind}/*{path.suffix} {how}: {'the same numbers' if code == 0 else SAID}"] += 1

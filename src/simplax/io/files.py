@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
     The format stores no aliases, so weights that share memory are written out twice.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     seen: set[int] = set()
@@ -90,7 +92,16 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         separate[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
         seen.add(tensor.data_ptr())
     with replacing(path) as temporary:
-        save_file(separate, temporary, metadata=metadata)
+        try:
+            save_file(separate, temporary, metadata=metadata)
+        except (
+            SafetensorError
+        ) as error:  # a full disk, for instance, as anything else that writes would say it
+            found = re.search(r"os error (\d+)", str(error))
+            if found is None:
+                raise
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(path)) from error
         mask = os.umask(0o077)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
