@@ -89,7 +89,8 @@ def finish(
     said = child.sentence()
     if code not in allowed:
         raise Failure(f"{' '.join(arguments)} ended with {code}: {said}")
-    complaints = words.read_text(encoding="utf-8", errors="replace").count("simplax: ")
+    lines = words.read_text(encoding="utf-8", errors="replace").splitlines()
+    complaints = sum(line.startswith("simplax: ") for line in lines)
     ends = said.endswith((".", "?")) or "undo: " in said
     if code == 2 and not (said.startswith("simplax: ") and complaints == 1 and ends):
         raise Failure(f"{' '.join(arguments)} did not end with one sentence: {said}")

@@ -34,7 +34,7 @@ def _port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _pair(command: list[str], place: Path) -> list[Child]:
+def pair(command: list[str], place: Path) -> list[Child]:
     """The command in two processes that know of each other, as torchrun starts them."""
     port = _port()
 
@@ -55,13 +55,13 @@ def _pair(command: list[str], place: Path) -> list[Child]:
     return [Child(command, place / f"words-{number}", rank(number)) for number in range(2)]
 
 
-def _weights(run: Path) -> list[torch.Tensor]:
+def weights(run: Path) -> list[torch.Tensor]:
     """All weights and their average, whether in one file or in shares."""
     kinds: tuple[Any, ...] = ("raw", "ema")
     return [t for kind in kinds for t in from_pretrained(run, weights=kind).denoiser.state_dict().values()]
 
 
-def _both_end(children: list[Child], place: Path) -> None:
+def both_end(children: list[Child]) -> None:
     codes = [child.wait() for child in children]
     if codes != [0, 0]:
         raise Failure(f"two processes ended with {codes}: {[child.sentence() for child in children]}")
@@ -73,20 +73,20 @@ def kill_ranks(place: Path, chance: random.Random, count: int) -> Counter[str]:
     for sharding in ("ddp", "fsdp"):
         command = [*training(place / sharding, 12), "--run.sharding", sharding]
         began = time.perf_counter()
-        _both_end(_pair(command, place), place)
-        seconds, expected = time.perf_counter() - began, _weights(place / sharding)
+        both_end(pair(command, place))
+        seconds, expected = time.perf_counter() - began, weights(place / sharding)
         for number in range(count):
             run = place / f"{sharding}-{number}"
             again = [*training(run, 12), "--run.sharding", sharding]
-            children = _pair(again, place)
+            children = pair(again, place)
             time.sleep(chance.uniform(0.2, 1.0) * seconds)
             victims = chance.choice(([0], [1], [0, 1]))
             for victim in victims:
                 children[victim].kill()
             codes = [child.kill_after(PATIENCE) for child in children]
             stuck = [n for n, code in enumerate(codes) if code == -9 and n not in victims]
-            _both_end(_pair(again, place), place)
-            if not all(torch.equal(a, b) for a, b in zip(_weights(run), expected, strict=True)):
+            both_end(pair(again, place))
+            if not all(torch.equal(a, b) for a, b in zip(weights(run), expected, strict=True)):
                 raise Failure(f"{sharding}: a pair of which {victims} were killed ended with other weights")
             who = "both" if len(victims) == 2 else "one of two"
             outcomes[f"{sharding}, {who}: {SAME}{', the other had to be ended' if stuck else ''}"] += 1

@@ -1,4 +1,4 @@
-"""Faults of the directory of a suite: damaged files, and two processes at once."""
+"""Faults of stored results: damaged suites, evaluations and shares of a checkpoint, and two processes at once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kinds import damage, files_below
+import torch
+from kinds import SAID, SAME, damage, files_below, reference, training
 from processes import Child, Failure, finish
+from shared import both_end, count_letters, frontier_result, pair, study, weights
 
 
 def suite(out: Path, runs: Path) -> list[str]:
@@ -62,3 +64,70 @@ def two_on_suite(place: Path, chance: random.Random, count: int) -> Counter[str]
         if codes != [0, 0] or suite_numbers(place / f"toy-{number}") != suite_numbers(place / "whole"):
             raise Failure(f"two processes on one suite ended with {codes}: {said}")
     return Counter({"shared the jobs, the same numbers": count})
+
+
+def two_on_frontier(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """Two processes share the points of one directory."""
+    command = study(place)
+    began = time.perf_counter()
+    finish([*command, "--out", str(place / "whole")], place / "words", count_letters)
+    seconds, expected = time.perf_counter() - began, frontier_result(place / "whole")
+    for number in range(count):
+        out = place / f"study-{number}"
+        first = Child([*command, "--out", str(out)], place / "first", count_letters)
+        time.sleep(chance.uniform(0.0, 0.8) * seconds)
+        second = Child([*command, "--out", str(out)], place / "second", count_letters)
+        codes, said = [first.wait(), second.wait()], [first.sentence(), second.sentence()]
+        if codes != [0, 0] or frontier_result(out) != expected:
+            raise Failure(f"two processes on one frontier ended with {codes}: {said}")
+    return Counter({"shared the points, the same numbers": count})
+
+
+def damage_evaluation(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """What an evaluation wrote is compared, or refused: no changed number is shown."""
+    reference(place, 6)
+    good, bad = place / "good.json", place / "bad.json"
+    evaluate = ["evaluate", str(place / "whole"), "likelihood", "--num", "8", "--draws", "2"]
+    finish([*evaluate, "--device", "cpu", "--out", str(good)], place / "words")
+    compare = ["compare", str(good), str(bad), "--json"]
+    shutil.copy(good, bad)
+
+    def shown() -> list[Any]:
+        tables = json.loads((place / "words").read_text())
+        return [row["values"] for rows in tables.values() for row in rows]
+
+    finish(compare, place / "words")
+    expected = shown()
+    outcomes: Counter[str] = Counter()
+    for _ in range(count):
+        shutil.copy(good, bad)
+        how = damage(bad, chance)
+        code, _ = finish(compare, place / "words")
+        if code == 0 and shown() != expected:
+            raise Failure(f"a result was {how}, and other numbers were shown")
+        outcomes[f"{how}: {'the same numbers' if code == 0 else SAID}"] += 1
+    return outcomes
+
+
+def damage_shares(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """One file of a checkpoint that two processes wrote by FSDP2; one process goes on from it."""
+    sharded = ["--run.sharding", "fsdp"]
+    both_end(pair([*training(place / "part", 6), *sharded], place))
+    shutil.copytree(place / "part", place / "whole", symlinks=True)
+    finish(training(place / "whole", 9), place / "words")
+    expected = weights(place / "whole")
+    files = [path for path in files_below(place / "part") if path.parts[0] == "checkpoints"]
+    outcomes: Counter[str] = Counter()
+    for _ in range(max(1, count // 4)):
+        shutil.rmtree(place / "run", ignore_errors=True)
+        shutil.copytree(place / "part", place / "run", symlinks=True)
+        path = chance.choice(files)
+        how = damage(place / "run" / path, chance)
+        code, _ = finish(training(place / "run", 9), place / "words")
+        if code == 0 and not all(
+            torch.equal(a, b) for a, b in zip(weights(place / "run"), expected, strict=True)
+        ):
+            raise Failure(f"{path} {how}: the run went on to other weights")
+        kind = "shares" if path.suffix == ".distcp" else path.name
+        outcomes[f"{kind} {how}: {SAME if code == 0 else SAID}"] += 1
+    return outcomes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from simplax.errors import UserError
+from simplax.io import manifest
 
 # what may differ between results that compare: when, where from and how fast; the model is what is compared
 _FREE = frozenset(
@@ -70,12 +70,7 @@ def read(path: str | Path) -> Result:
     """A manifest that an evaluation wrote, what it printed with --json, or the directory of a frontier."""
     path = Path(path)
     file = path / "frontier.json" if path.is_dir() else path
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"the result {file} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise UserError(f"{file} is not a result of simplax: it is not JSON.") from error
+    record = manifest.read(file)
     if isinstance(record, dict) and isinstance(record.get("manifest"), dict):
         record = record["manifest"]
     kind = record.get("evaluation") if isinstance(record, dict) else None

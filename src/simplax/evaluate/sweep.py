@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from simplax.concentration import parse
 from simplax.errors import UserError
 from simplax.evaluate.sudoku import Score
+from simplax.io import manifest
 from simplax.pretrained.model import Model
 from simplax.samplers import Sampler
 from simplax.samplers.adjust import REDRAWS, redrawing
@@ -82,10 +82,10 @@ def measured(path: Path, identity: dict[str, Any]) -> dict[Settings, dict[str, A
     if not path.exists():
         return {}
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = manifest.read(path)
         known, points = stored["sweep"], stored["result"]
         found = {Settings(**point["settings"]): point for point in points}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (UserError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not a sweep that could be continued: name another --out or remove it."
         ) from error

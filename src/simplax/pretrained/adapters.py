@@ -18,7 +18,7 @@ from torch import Tensor
 from simplax.config.run import RunConfig, to_json
 from simplax.errors import UserError
 from simplax.io.files import sha256, whole_directory, write_json, write_tensors
-from simplax.io.manifest import environment, write
+from simplax.io.manifest import environment
 from simplax.nn import lora
 from simplax.pretrained.stored import ADAPTER, CONFIG, MANIFEST, Stored, manifest
 from simplax.train.adapters import read_base
@@ -43,7 +43,7 @@ def export_adapter(stored: Stored, path: str | Path) -> Path:
     with whole_directory(path) as folder:
         write_tensors(folder / ADAPTER, added, {"format": "pt"})
         write_json(folder / ADAPTER_CONFIG, _for_peft(stored.config.lora, added, origin))
-        write(folder / CONFIG, to_json(stored.config))
+        write_json(folder / CONFIG, to_json(stored.config))
         tokenizer = stored.config.task.tokenizer(stored.home)
         if tokenizer is not None:
             tokenizer.save(folder)
@@ -54,7 +54,7 @@ def export_adapter(stored: Stored, path: str | Path) -> Path:
             "started_from": stored.started_from,
             "base": {"path": origin, "digest": digest(base)},
         }
-        write(folder / MANIFEST, {**environment(), "model": model})
+        write_json(folder / MANIFEST, {**environment(), "model": model})
     return path
 
 

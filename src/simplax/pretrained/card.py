@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from simplax.config import encode
 from simplax.errors import UserError
 from simplax.io.files import write_text
+from simplax.io.manifest import read
 from simplax.pretrained.stored import MANIFEST
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ def _stored(value: Any) -> Any:
 def _result(path: Path) -> str:
     """The numbers of one evaluation and how to get them again."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read(path)
         numbers = {k: v for k, v in record["result"].items() if isinstance(v, int | float | str)}
         command = str(record["command"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path} is not the manifest of an evaluation: see `simplax evaluate`.") from None
     return f"\n```\n{command.replace('```', '')}\n```\n{_settings(numbers)}"

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from simplax.concentration import Concentration
 from simplax.config.run import RunConfig, SamplingDefaults, to_json
 from simplax.errors import UserError, nearest
-from simplax.io.files import sha256, whole_directory, write_tensors
-from simplax.io.manifest import environment, write
+from simplax.io.files import sha256, whole_directory, write_json, write_tensors
+from simplax.io.manifest import environment
 from simplax.io.sharding import current
 from simplax.methods import Method, likelihood
 from simplax.methods.likelihood import Likelihood
@@ -314,12 +314,12 @@ class Model:
             for name, tensor in self.denoiser.state_dict().items()
         }
         write_tensors(path / WEIGHTS, state)
-        write(path / CONFIG, to_json(self.config))
+        write_json(path / CONFIG, to_json(self.config))
         origin = {**self.origin, "sha256": sha256(path / WEIGHTS)}
         if self.tokenizer is not None:
             self.tokenizer.save(path)
         said = {"name": self.config.name, **origin, "config_sha256": sha256(path / CONFIG)}
-        write(path / MANIFEST, {**environment(), "model": said})
+        write_json(path / MANIFEST, {**environment(), "model": said})
 
 
 def from_pretrained(

@@ -8,9 +8,9 @@ from typing import Any
 
 from simplax.config.run import RunConfig, to_json
 from simplax.errors import UserError
+from simplax.io.digest import digest
 from simplax.samplers import Sampler
 from simplax.suites.benchmark import Benchmark
-from simplax.suites.identity import digest
 
 # what decides neither the weights nor, in a suite, how they are sampled
 _HABITS = (

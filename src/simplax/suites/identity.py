@@ -1,21 +1,13 @@
-"""Digests of declared settings, and the number format that a machine has units for."""
+"""The machine that computes a result, and the number format it has units for."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 _UNITS = ("amx_bf16", "avx512_bf16", "bf16")  # the last is how ARM processors list it
-
-
-def digest(value: Any) -> str:
-    """Of plain JSON data, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def own_precision() -> str:

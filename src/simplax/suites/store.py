@@ -11,11 +11,11 @@ from typing import Any
 from simplax.config.codec import encode
 from simplax.config.run import FAMILIES, from_json, to_json
 from simplax.errors import UserError
+from simplax.io.digest import digest, with_digest, without_digest
 from simplax.io.files import sha256, write_json
 from simplax.pretrained.stored import CONFIG, WEIGHTS
 from simplax.suites.benchmark import Surroundings
 from simplax.suites.declared import Entry, Job, Options, Suite, row_name, seeded, training_key
-from simplax.suites.identity import digest
 
 DECLARED = "suite.json"
 
@@ -58,17 +58,13 @@ def read(path: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict):
-        return None
-    said = found.pop("sha256", None)  # records of older versions have none
-    return found if said in (None, digest(found)) else None
+    return without_digest(found) if isinstance(found, dict) else None
 
 
 def keep(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a record with its digest, making its directory: a digit that changes later is no other number."""
+    """Write a record with its digest, making its directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = json.loads(json.dumps(record))
-    write_json(path, {"sha256": digest(content), **content})
+    write_json(path, with_digest(record))
 
 
 def identity(suite: Suite, entry: Entry, seed: int) -> str:

@@ -86,13 +86,10 @@ def rerun(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from simplax.io.manifest import read
+
     file = path / "frontier.json" if path.is_dir() else path
-    try:
-        record = json_module.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"the result {file} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise UserError(f"{file} is not a result of simplax: it is not JSON.") from error
+    record = read(file)
     if isinstance(record, dict) and "benchmark" not in record and isinstance(record.get("manifest"), dict):
         record = record["manifest"]
     if not isinstance(record, dict) or not ("benchmark" in record or {"command", "result"} <= set(record)):

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from simplax.io.digest import digest as digest
+from simplax.io.digest import with_digest, without_digest
 from simplax.io.files import replacing, write_json
 from simplax.samplers.base import WORK, Counted
 
@@ -97,14 +98,12 @@ class Store:
             return None
         if not isinstance(found, dict) or found.get("key") != key:
             return None
-        said = found.pop("sha256", None)  # points of older versions have none
-        return found if said in (None, digest(found)) else None
+        return without_digest(found)
 
     def keep_point(self, key: str, record: Mapping[str, Any]) -> None:
         path = self._point(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = json.loads(json.dumps({"key": key, **record}))
-        write_json(path, {"sha256": digest(content), **content})
+        write_json(path, with_digest({"key": key, **record}))
 
     def samples(self, key: str) -> Drawn | None:
         try:

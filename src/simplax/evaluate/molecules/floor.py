@@ -12,6 +12,7 @@ from typing import Any
 from simplax.data.cache import cache_directory
 from simplax.evaluate.molecules.measure import Measured, Stage, measure
 from simplax.evaluate.molecules.references import References
+from simplax.io.digest import with_digest, without_digest
 from simplax.io.files import write_json
 
 # SNN is a mean over molecules, its value does not depend on their number, and it is the slowest column
@@ -31,14 +32,15 @@ def floor(
     name = f"{against.name}-{num}-rdkit{rdBase.rdkitVersion}.json"
     path = cache_directory() / "molecules" / "floors-1" / name
     try:
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        kept = without_digest(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError):
+        kept = None
+    if kept is not None:
         return kept
-    except (OSError, ValueError):
-        pass
     copies: Measured = measure(
         against.train[:num], against, workers=workers, nearest_of=_NEAREST_OF, progress=progress
     )
     found = {**copies.to_json(), "what": "training molecules, as many as are valid"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, found)
+    write_json(path, with_digest(found))
     return found
