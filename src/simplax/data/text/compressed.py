@@ -10,7 +10,8 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -133,6 +134,18 @@ def temporary_folder() -> Path:
     return folder
 
 
+@contextmanager
+def naming(plain: Iterable[Path], named: Iterable[Path]) -> Iterator[None]:
+    """Complaints about expanded files name the files that the user knows."""
+    try:
+        yield
+    except UserError as error:
+        text = str(error)
+        for inner, outer in zip(plain, named):
+            text = text.replace(str(inner), str(outer))
+        raise UserError(text) from None
+
+
 @dataclass(frozen=True)
 class Expanded(Documents):
     """Documents of compressed files: `inner` reads what was expanded, `paths` are the files that were named."""
@@ -145,7 +158,9 @@ class Expanded(Documents):
         return self.inner.width
 
     def outline(self) -> Iterator[Extent]:
-        return self.inner.outline()
+        with naming(self.inner.paths, self.paths):
+            yield from self.inner.outline()
 
     def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        return self.inner.read(cursor)
+        with naming(self.inner.paths, self.paths):
+            yield from self.inner.read(cursor)
