@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from browser import BROWSER, Page, browse
+from simplax.suites.formats import page_run
 from simplax.viz.denoising import Episode, denoising_run
 from simplax.viz.frontier import frontier_run
 from simplax.viz.player import write_player
 from sudoku_models import nine
+from test_suite_tables import TABLE
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 BOARD = "[...document.querySelectorAll('td')].map(cell => cell.textContent).join('')"
@@ -99,3 +101,16 @@ def test_a_frontier_goes_through_its_temperatures(page: Page, tmp_path: Path) ->
     assert page.run(rows) == [["ours", "8", "0.5", "3.000", "20.00", "a"]]
     page.set(".transport input", "1")
     assert [row[-1] for row in page.run(rows)] == ["b", "<c>"] and page.text(".state") == "temperature 1 of 1"
+
+
+def test_a_suite_goes_through_its_columns(page: Page, tmp_path: Path) -> None:
+    run = page_run(TABLE)
+    page.open(write_player(tmp_path / "page.html", "Suite sudoku4", [run]).as_uri())
+    rows = "[...document.querySelectorAll('.scores tr')].map(r => [r.cells[0].textContent, r.cells[2].textContent])"
+    for number, column in enumerate(run["columns"]):
+        page.set(".transport input", str(number))
+        assert page.text("h3") == column["title"]
+        assert page.run(rows) == [[bar["title"], bar["words"]] for bar in column["bars"]]
+    page.window(360, 740, mobile=True)
+    page.prefers(color_scheme="dark")
+    assert page.run("document.documentElement.scrollWidth") <= 360

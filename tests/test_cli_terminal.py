@@ -120,14 +120,72 @@ def test_offered_options_exist(scripts: dict[str, str], capsys: pytest.CaptureFi
         assert option in listed
 
 
+FISH = """
+for line in $argv
+    complete -C $line | string split --fields 1 \\t
+    echo =
+end
+"""
+# A zsh completes only at its own prompt, so another one types into it. All matches are listed, none is inserted.
+ZSH = r"""
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "stty columns 500 rows 500; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump"
+zpty -w shell 'all() { compstate[insert]=; compstate[list]="list force" }; LISTMAX=10000'
+zpty -w shell "bindkey '^I' complete-word; bindkey '^X' kill-whole-line"
+for line in $argv[2,-1]; do
+  zpty -w shell 'comppostfuncs=(all); print REA""DY'
+  zpty -r -m shell text '*READY*'
+  zpty -n -w shell "$line"$'\t\C-x'
+  zpty -w shell 'print DO""NE'
+  zpty -r -m shell text '*DONE*'
+  print -r -- "$text"
+  print =
+done
+"""
+LINES = ["s", "train toy-", "sample sud", "sample sudoku --tempe", "data sequences --tokeni"]
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_can_read_their_scripts(scripts: dict[str, str], shell: str, tmp_path: Path) -> None:
-    for verb in VERBS:
-        assert re.search(rf"\b{verb}\b.*toy-simplax" if verb == "train" else rf"\b{verb}\b", scripts[shell])
+def test_other_shells_complete_commands_names_and_options(
+    scripts: dict[str, str], shell: str, tmp_path: Path
+) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(scripts[shell])
-    subprocess.run([shell, "-n", tmp_path / "script"], check=True)
+    command = tmp_path / "bin" / "simplax"  # fish offers nothing for a command that does not exist
+    place = {"zsh": tmp_path / "_simplax", "fish": tmp_path / "fish" / "completions" / "simplax.fish"}[shell]
+    for path in (command, place):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    place.write_text(scripts[shell])
+    (tmp_path / "ask").write_text({"zsh": ZSH, "fish": FISH}[shell])
+    words = [str(tmp_path)] if shell == "zsh" else []
+    done = subprocess.run(
+        [shell, *(["-f"] if shell == "zsh" else []), tmp_path / "ask", *words]
+        + [f"simplax {line}" for line in LINES],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env={
+            "PATH": f"{command.parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path),
+            "XDG_DATA_HOME": str(tmp_path),
+            "TERM": "xterm",
+        },
+    )
+    assert not done.stderr
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", done.stdout)
+    answers = [set(re.findall(r"[\w-]+", text)) for text in plain.split("\n=")]
+    for line, found in zip(LINES, answers):
+        *before, beginning = line.split()
+        known = set(VERBS) if not before else set(offered(scripts["bash"], *before, beginning))
+        wanted = {word for word in known if word.startswith(beginning)}
+        assert wanted and wanted <= found, (line, found)
+        assert not found & ({*RECIPES} - wanted), (line, found)
 
 
 def test_completion_by_command(capsys: pytest.CaptureFixture[str]) -> None:

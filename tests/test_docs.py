@@ -131,3 +131,33 @@ def test_reference_has_every_method_sampler_and_public_module() -> None:
     modules = {"pretrained", "processes", "train", "recipes", "data", "evaluate", "interop", "guidance"}
     modules |= {"functional", "schedules", "times", "random"}
     assert modules <= set(pages) and all(f"({name}.md)" in pages["index"] for name in modules)
+
+
+FIGURES = {
+    "sudoku-boards": "results/sudoku/boards",
+    "sudoku-curves": "results/sudoku/curves",
+    "sudoku-eta-sweep": "results/sudoku/eta-sweep",
+    "text-frontier": "results/text/frontier",
+    "bench": "benchmarks/bench",
+}
+
+
+def test_figures_of_the_pages_are_those_of_the_results() -> None:
+    folder = ROOT / "docs" / "figures"
+    pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    assert {path.name for path in folder.iterdir()} == {f"{name}.png" for name in FIGURES}
+    for name, source in FIGURES.items():
+        copy, original = folder / f"{name}.png", ROOT / f"{source}.png"
+        assert copy.read_bytes() == original.read_bytes(), f"cp {source}.png docs/figures/{name}.png"
+        assert f"figures/{name}.png)" in pages, name
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="the docs extra is not installed")
+def test_built_pages_load_nothing_from_elsewhere() -> None:
+    built = ROOT / "site"
+    if not (built / "index.html").is_file():
+        test_site_builds_strictly()
+    for page in built.rglob("*.html"):
+        tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page.read_text())
+        outside = [tag for tag in tags if re.search(r"(?:src|href)=[\"']?(?:https?:)?//", tag)]
+        assert [tag for tag in outside if 'rel="canonical"' not in tag] == [], page

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 from simplax.bench.measure import peak_bytes
 from simplax.methods import AR, MDLM, SDM, UDLM, Duo, Simplax
@@ -117,6 +122,30 @@ def test_compiled_networks_are_fused_too() -> None:
     assert Network(compiled)(batch.tokens, context.u, batch).projection is not None  # type: ignore[arg-type]
     wanted = method.loss(denoiser, batch, context).per_token
     torch.testing.assert_close(method.loss(compiled, batch, context).per_token, wanted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_sharded_networks_are_fused_too(tmp_path: Path, kept: bool) -> None:
+    """Whether or not FSDP2 keeps the head whole after a call: the same loss, the same gradients."""
+    method = Simplax()
+    whole, split = (network(method, SMALLEST_VOCABULARY) for _ in range(2))
+    batch, context = masked_batch(SMALLEST_VOCABULARY)
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        for part in (*split.blocks, split):
+            fully_shard(part, mesh=init_device_mesh("cpu", (1,)), reshard_after_forward=not kept)
+        for denoiser in (whole, split):
+            for _ in range(2):
+                prediction = Network(denoiser)(batch.tokens, context.u, batch)
+                assert prediction.projection is not None and isinstance(denoiser, Denoiser)
+                loss = method.loss(denoiser, batch, context).per_token
+                loss.sum().backward()
+        torch.testing.assert_close(loss, method.loss(whole, batch, context).per_token)
+        for mine, its in zip(whole.parameters(), split.parameters()):
+            assert mine.grad is not None and isinstance(its.grad, DTensor)
+            torch.testing.assert_close(its.grad.full_tensor(), mine.grad)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_no_tensor_of_all_logits() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simplax.nn import PRESETS, Architecture, Denoiser
 from simplax.nn.attention import Rotary, rotate
-from simplax.nn.transformer import LayerNorm
+from simplax.nn.transformer import LayerNorm, attention
 from simplax.schedules import Linear, LogLinear
 from test_nn_reference import SMALL, complex_rotation, identity, randomise
 
@@ -220,3 +220,29 @@ def test_dropout_only_on_residual_branches() -> None:
             block.mlp[2].bias.zero_()
         ids, t = torch.randint(7, (2, 12)), torch.rand(2)
         assert torch.equal(denoiser(ids, t), undropped(ids, t))
+
+
+@pytest.mark.parametrize("kind", ["none", "causal", "boolean", "additive"])
+def test_attention_in_bfloat16_is_that_of_float64(kind: str) -> None:
+    """On a CPU it is written out as matrix products: the values and gradients are those of the definition."""
+    generator = torch.Generator().manual_seed(3)
+    q, k, v, g = (torch.randn(2, 3, 7, 8, generator=generator).bfloat16() for _ in range(4))
+    seen = torch.rand(2, 1, 7, 7, generator=generator) < 0.6
+    seen |= torch.eye(7, dtype=torch.bool)
+    masks = {
+        "none": None,
+        "causal": None,
+        "boolean": seen,
+        "additive": torch.randn(1, 3, 7, 7, generator=generator),
+    }
+    mask, causal = masks[kind], kind == "causal"
+
+    def gradients(dtype: torch.dtype) -> list[torch.Tensor]:
+        inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+        fitted = mask if mask is None or mask.dtype == torch.bool else mask.bfloat16().to(dtype)
+        out = attention(*inputs, fitted, causal)
+        assert out.dtype == dtype
+        return [out, *torch.autograd.grad(out, inputs, g.to(dtype))]
+
+    for found, exact in zip(gradients(torch.bfloat16), gradients(torch.float64)):
+        torch.testing.assert_close(found.double(), exact, rtol=0.03, atol=0.03)

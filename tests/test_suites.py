@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import simplax
 from simplax.cli import main
 from simplax.methods import MDLM, METHODS, Facts
 from simplax.suites.benchmark import Surroundings
@@ -74,8 +75,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_everything_is_kept(whole: Path) -> None:
+def test_everything_is_kept(whole: Path, caplog: pytest.LogCaptureFixture) -> None:
     for row in ROWS:
+        simplax.from_pretrained(whole / "models" / row)
+        assert not caplog.records  # a configuration that is not the exported one is warned of
         one = record(whole, row)
         about = one["manifest"]
         assert set(one["points"]) == {"6", "0"} and len(one["development"]["clues"]) == 6

@@ -61,6 +61,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stock = {"sharding": "fsdp", "optimizer": {"name": "muon"}}
     jobs.append({"directory": str(root / "stock"), "run": stock})
     jobs.append({"directory": str(root / "fsdp-half"), "run": {"sharding": "fsdp"}, "stop_at": 5})
+    for fused in (True, False):
+        run = {**VALIDATED, "sharding": "fsdp", "accumulate": 2}
+        jobs.append({"directory": str(root / f"fused-{fused}"), "run": run, "fused": fused})
     finished = worker(jobs, processes=2)
     assert finished.returncode == 0, finished.stderr
     return root
@@ -83,6 +86,15 @@ def test_sharded_stock_muon_follows_the_curve_of_one(tmp_path: Path, pairs: Path
     work({"directory": tmp_path, "run": {"optimizer": {"name": "muon"}}})
     one, two = ([row["loss"] for row in rows(path) if "loss" in row] for path in (tmp_path, pairs / "stock"))
     assert one == pytest.approx(two, rel=2e-3)
+
+
+@pytest.mark.slow
+def test_sharded_networks_keep_the_fused_loss(tmp_path: Path, pairs: Path) -> None:
+    """Split over two processes it is used, and gives the run of one process, fused or not."""
+    for fused in (True, False):
+        work({"directory": tmp_path / f"{fused}", "run": VALIDATED, "fused": fused})
+        assert_close_runs(tmp_path / f"{fused}", pairs / f"fused-{fused}")
+    assert_close_runs(pairs / "fused-True", pairs / "fused-False")
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from simplax.methods import UDLM
+from simplax.nn import Architecture
+from simplax.nn.network import fusing
+from simplax.objectives._fused_function import FusedLoss
 from simplax.random import Keys
 from simplax.train import Optimizer, Result, Run, train
 from simplax.train import checkpoint as checkpoints
@@ -201,6 +205,34 @@ def float32_orthogonal(
     return x.T if tall else x
 
 
+def own_network() -> nn.Module:
+    """A network whose loss can be fused with its projection; no weight starts at zero."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        shape = Architecture(width=16, depth=2, heads=2, cond_dim=8, soft_cap=20.0)
+        denoiser = UDLM().build(VOCAB, LENGTH, shape)
+        for parameter in denoiser.parameters():
+            nn.init.normal_(parameter, std=0.2)
+    return denoiser
+
+
+@contextmanager
+def fused_losses(fused: bool | None) -> Iterator[None]:
+    """Fuse losses of any vocabulary, or none; and see to it that this is what happens. None leaves all as it is."""
+    if fused is None:
+        yield
+        return
+    calls, apply = [], FusedLoss.apply
+    FusedLoss.apply = lambda *arguments: calls.append(arguments) or apply(*arguments)  # type: ignore
+    try:
+        with fusing(1 if fused else None):
+            yield
+    finally:
+        FusedLoss.apply = apply  # type: ignore[method-assign]
+    assert bool(calls) == fused
+    assert not any(hasattr(weight, "placements") for _, weight, *_ in calls)
+
+
 def work(job: dict[str, Any]) -> None:
     """One call of `train` as a job describes it, with one thread, in this process."""
     options = dict(job.get("run", {}))
@@ -209,7 +241,7 @@ def work(job: dict[str, Any]) -> None:
     if "kill_in_save" in job:
         _patch_save(*job["kill_in_save"])
     validation = ToySource() if run.validate_every else None
-    denoiser = toy(**job.get("network", {}))
+    denoiser: nn.Module = own_network() if "fused" in job else toy(**job.get("network", {}))
     if job.get("asks_late"):
         ask_late()
     rounded = torch.optim._muon._zeropower_via_newtonschulz
@@ -218,18 +250,19 @@ def work(job: dict[str, Any]) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums are split by thread, so bits are compared at one number of them
     try:
-        train(
-            UDLM(),
-            denoiser,
-            source_of(job),
-            run,
-            job["directory"],
-            validation=validation,
-            config={},
-            init_from=job.get("init_from"),
-            decay_from=job.get("decay_from", False),
-            device="cpu",
-        )
+        with fused_losses(job.get("fused")):
+            train(
+                UDLM(),
+                denoiser,
+                source_of(job),
+                run,
+                job["directory"],
+                validation=validation,
+                config={},
+                init_from=job.get("init_from"),
+                decay_from=job.get("decay_from", False),
+                device="cpu",
+            )
     except Stop:
         assert "stop_at" in job
     finally:

@@ -17,6 +17,7 @@ from simplax.errors import UserError
 from simplax.nn.attention import Rotary, rotate, visible
 from simplax.nn.cost import linear_weights, shape_of
 from simplax.nn.inputs import State, TokenEmbedding
+from simplax.nn.transformer import attention
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class LlamaAttention(nn.Module):
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k, v = (x.repeat_interleave(self.group, 2) for x in (k, v))
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return self.o_proj(F.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).flatten(2))
+        return self.o_proj(attention(q, k, v, seen, causal=False).transpose(1, 2).flatten(2))
 
 
 class LlamaMLP(nn.Module):

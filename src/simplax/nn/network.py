@@ -201,18 +201,21 @@ class Network:
     def _projects_late(self) -> bool:
         """Whether a fused loss pays: our own denoisers with large vocabularies, projected as they project themselves.
 
-        A subclass that overrides `forward` or `logits`, or has another head, projects by itself, and so do networks
-        split over processes, whose weights are in pieces outside their own forward pass.
+        A subclass that overrides `forward` or `logits`, or has another head, projects by itself.
         """
         inner, smallest = self.inner, _smallest.get()
         if smallest is None or not isinstance(inner, Denoiser) or type(inner.head) is not nn.Linear:
             return False
         if type(inner).forward is not Denoiser.forward or type(inner).logits is not Denoiser.logits:
             return False
-        return inner.output_size >= smallest and not hasattr(inner.head.weight, "placements")
+        return bool(inner.output_size >= smallest)
 
     def _projection(self, features: Tensor) -> Projection:
         head, size = self.inner.head, self.categories
+        if hasattr(head.weight, "placements"):
+            # split over processes; FSDP2 leaves the outermost weights whole after a call only where it was told so,
+            # and splits them again, with their gradients, at the end of the backward pass
+            self.inner.unshard()
         weight, bias = head.weight, head.bias
         if len(weight) > size:
             weight, bias = weight[:size], None if bias is None else bias[:size]

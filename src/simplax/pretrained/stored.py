@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from simplax.config.run import RunConfig, from_json, load
+from simplax.config.run import RunConfig, from_json, load, to_json
 from simplax.errors import UserError
-from simplax.io.files import sha256
+from simplax.io.files import sha256, write_json
 from simplax.methods.distillation import without_teacher
 from simplax.nn import lora
 from simplax.train import adapters, checkpoint
@@ -40,6 +40,14 @@ class Stored:
     home: Path
     started_from: dict[str, str] | None = None
     adapters: dict[str, Any] | None = None
+
+
+def change_config(folder: Path, config: RunConfig) -> None:
+    """Give an exported model other settings, defaults of sampling for instance, and its manifest their digest."""
+    write_json(folder / CONFIG, to_json(config))
+    said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    digest = {"name": config.name, "config_sha256": sha256(folder / CONFIG)}
+    write_json(folder / MANIFEST, {**said, "model": {**said["model"], **digest}})
 
 
 def at_step(name: str) -> str | Path:

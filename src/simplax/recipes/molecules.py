@@ -18,10 +18,14 @@ from simplax.train import Optimizer, Run
 QM9_STEPS, MOSES_STEPS = 9_000, 15_000
 
 
+MOLECULES_SIMPLAX = Simplax(weighting="elbo", concentration=0.01)
+"""The paper's training concentration. Constant weighting, its choice for Sudoku and the second phase on text, trains
+noisy times too little here: 46 % of strings were valid where UDLM had 58 %."""
+
+
 def molecule_methods(steps: int) -> dict[str, Method]:
-    """Every method; the paper's training concentration for Simplax."""
-    simplax = Simplax(weighting="constant", concentration=0.01)
-    return {"simplax": simplax, "udlm": UDLM(), **discrete(steps, MOLECULES_NU), **SHORT}
+    """Every method as published, but the weighting of Simplax."""
+    return {"simplax": MOLECULES_SIMPLAX, "udlm": UDLM(), **discrete(steps, MOLECULES_NU), **SHORT}
 
 
 def _run(task: MoleculesTask, method: Method, steps: int, num_steps: int) -> RunConfig:

@@ -125,6 +125,25 @@ def html(found: Table) -> str:
     ])  # fmt: skip
 
 
+def page_run(found: Table) -> dict[str, Any]:
+    """The table as a run of a page, which goes through its columns and draws each as bars."""
+    columns = []
+    for column in found.columns:
+        bars = []
+        for line in found.lines:
+            cell = line.cells.get(column.key)
+            words = "" if cell is None else f"{_number(cell, column)} {_interval(cell, column)}".strip()
+            bars.append({
+                "title": line.title,
+                "kind": line.kind,
+                "value": None if cell is None else cell.value,
+                "words": words or line.state,
+            })  # fmt: skip
+        columns.append({"title": column.title, "bars": bars})
+    notes = [*found.footnotes, *found.remarks]
+    return {"kind": "scores", "name": found.title, "columns": columns, "notes": notes}
+
+
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",

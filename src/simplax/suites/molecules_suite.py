@@ -11,6 +11,7 @@ from typing import Any
 from simplax.methods import Method
 from simplax.nn import Architecture
 from simplax.pretrained.model import Model
+from simplax.recipes.molecules import MOLECULES_SIMPLAX
 from simplax.suites.benchmark import Benchmark, Column, Measured, Point, Progress, Surroundings
 from simplax.suites.declared import Options, Suite
 from simplax.suites.rows import Plan, seeds_of, steps_of
@@ -20,6 +21,7 @@ STEPS = 4000
 _EVALUATION, _DEVELOPMENT = 0, 1 << 40  # first seeds of the noise
 _WORST = 1e6
 FLOOR = "training molecules"
+_WEIGHTING = "the loss has the weighting of the bound, as in UDLM's phase of the paper's training, not the constant one"
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,14 @@ def _as_it_is(
 def molecules(options: Options) -> Suite:
     plan = Plan(
         task=MoleculesTask("qm9"),
-        trunk=Architecture(width=96, depth=6, heads=4),
+        # every string begins at the first position, which rotary attention alone cannot tell from the others
+        trunk=Architecture(width=96, depth=6, heads=4, position_embedding=True),
         steps=steps_of(options, STEPS),
         batch_size=128,
         precision=options.precision,
         place=_as_it_is,
         soft_cap=30.0,
+        methods={"simplax": (MOLECULES_SIMPLAX, _WEIGHTING)},
     )
     benchmark = MoleculesBenchmark() if options.num is None else MoleculesBenchmark(num=options.num)
     title = "QM9 against network calls: valid, unique, Frechet ChemNet distance, valid and unique and novel"

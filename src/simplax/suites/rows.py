@@ -49,6 +49,8 @@ class Plan:
     warmup: int = 100
     ema: float = 0.998
     soft_cap: float | None = None
+    methods: Mapping[str, tuple[Method, str]] = field(default_factory=dict)
+    """Methods that this benchmark needs otherwise than `method_of` has them, and why."""
     optimizer: Optimizer = field(
         default_factory=lambda: Optimizer(
             "muon", learning_rate=2e-3, matrix_learning_rate=0.02, decay="linear"
@@ -102,11 +104,13 @@ class Plan:
 
     def every_method(self, but: Collection[str] = SAME_OBJECTIVE) -> tuple[Entry, ...]:
         """A row for each entry of `METHODS`, also for one that is registered later."""
-        return tuple(
-            self.entry(name, METHODS[name].facts.title, method_of(name, self.steps), **self._capped(name))
-            for name in METHODS
-            if name not in but
-        )
+        return tuple(self._row(name) for name in METHODS if name not in but)
+
+    def _row(self, name: str) -> Entry:
+        chosen, why = self.methods.get(name, (None, None))
+        method = method_of(name, self.steps) if chosen is None else chosen
+        notes = () if why is None else (why,)
+        return self.entry(name, METHODS[name].facts.title, method, notes=notes, **self._capped(name))
 
     def _capped(self, name: str) -> dict[str, Any]:
         if self.soft_cap is None or not issubclass(METHODS[name], Simplax):

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from simplax.config.run import SamplingDefaults, Unconditional, encode, to_json
+from simplax.config.run import SamplingDefaults, Unconditional, encode
 from simplax.errors import UserError
 from simplax.io.files import write_json
 from simplax.nn.foreign import attribute
 from simplax.pretrained.manifest import manifest
 from simplax.pretrained.model import Model, from_pretrained
-from simplax.pretrained.stored import CONFIG
+from simplax.pretrained.stored import change_config
 from simplax.recipes.launch import launch
 from simplax.suites.benchmark import Measured, Point, Surroundings
 from simplax.suites.declared import Entry, Job, Setting, Suite
@@ -186,7 +186,7 @@ class Worker:
         config = with_setting(model, setting, self.suite.benchmark.development_calls(group)).config
         if free is not setting and job.config.task.has_answers:
             config = replace(config, unconditional=Unconditional(free.temperature, free.sampler))
-        write_json(self.store.model(job) / CONFIG, to_json(replace(config, name=job.name)))
+        change_config(self.store.model(job), replace(config, name=job.name))
 
     def _save(self, job: Job, entry: Entry, record: dict[str, Any]) -> None:
         path = self.store.result(entry, job.seed)

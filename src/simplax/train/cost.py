@@ -205,17 +205,15 @@ def activations(
     length: int,
     architecture: Architecture,
     dtype: torch.dtype | None,
-    *,
-    fused: bool = True,
 ) -> float:
     """Bytes per sequence that the backward pass keeps, without weights: an estimate.
 
     They are linear in depth, width and vocabulary each, so eight small networks decide it for every other one. Without
-    the `fused` loss, which large vocabularies have unless weights are split over processes, logits are kept too.
+    the fused loss, which large vocabularies have, logits are kept too.
     """
     plain = replace(architecture, checkpointing=False)
     unit = _small_width(architecture)
-    with fusing(1 if fused and vocab_size >= SMALLEST_VOCABULARY else None):
+    with fusing(1 if vocab_size >= SMALLEST_VOCABULARY else None):
         corners = {
             (depth, width, vocabulary): _saved(method, length, plain, depth, width, vocabulary, dtype)
             for depth, width, vocabulary in itertools.product((1, 2), (1, 2), (16, 32))
@@ -303,16 +301,12 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """All of it for one run, and what follows for a number of devices.
-
-    `activations` are bytes per sequence, `activations_split` those where weights are split over processes.
-    """
+    """All of it for one run, and what follows for a number of devices; `activations` are bytes per sequence."""
 
     weights: Weights
     calls: Calls
     flop_per_step: float
     activations: float
-    activations_split: float
     run: Run
     length: int
     vocab_size: int
@@ -328,7 +322,7 @@ class TrainingCost:
         split = sharded and devices > 1
         return memory(
             self.weights,
-            self.activations_split if split else self.activations,
+            self.activations,
             sequences * self.length * self.vocab_size,
             sequences,
             shards=devices if split else 1,
@@ -360,7 +354,6 @@ def training_cost(
         calls,
         flop_per_step(weights, calls, architecture, length, run.batch_size),
         activations(method, vocab_size, length, architecture, dtype),
-        activations(method, vocab_size, length, architecture, dtype, fused=False),
         run,
         length,
         vocab_size,

@@ -136,7 +136,8 @@ def shard(denoiser: nn.Module, world: World) -> None:
     mesh = init_device_mesh(world.device.type, (world.size,))
     for block in getattr(denoiser, "blocks", ()):
         fully_shard(block, mesh=mesh)
-    fully_shard(denoiser, mesh=mesh)
+    # a fused loss reads the head after the forward pass, and the backward pass would gather all this again at once
+    fully_shard(denoiser, mesh=mesh, reshard_after_forward=False)
     for entry in ("features", "logits"):  # losses may enter here instead of through forward
         if hasattr(denoiser, entry):
             register_fsdp_forward_method(denoiser, entry)

@@ -15,7 +15,7 @@ _SCRIPTS = ("transport.js", "rules.js", "views.js", "player.js")
 
 
 def player_page(title: str, runs: Sequence[Mapping[str, Any]]) -> str:
-    """The player of `runs`, each with a `kind` (`boards`, `texts` or `frontier`), a `name` and what its view draws."""
+    """The player of `runs`, each with a `kind` (a view of `views.js`), a `name` and what its view draws."""
     folder = files("simplax.viz")
     plain = json.dumps(list(runs), ensure_ascii=False, separators=(",", ":"))
     # one script instead of modules, which a page on disk may not import

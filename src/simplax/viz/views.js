@@ -156,4 +156,30 @@ class Frontier {
   name(number) { return `temperature ${this.run.temperatures[number]}`; }
 }
 
-const VIEWS = { boards: Boards, texts: Texts, frontier: Frontier };
+// One column of a table after the other, a bar per line; published numbers are hollow.
+class Scores {
+  constructor(root, run) {
+    this.run = run;
+    this.frames = run.columns.length;
+    this.caption = add(root, "h3");
+    this.table = add(root, "table", { className: "scores" });
+    for (const note of run.notes) add(root, "p", { textContent: note });
+  }
+
+  draw(number) {
+    const { title, bars } = this.run.columns[number], most = Math.max(...bars.map(bar => Math.abs(bar.value ?? 0))) || 1;
+    this.caption.textContent = title;
+    this.table.replaceChildren();
+    for (const bar of bars) {
+      const row = this.table.insertRow();
+      add(row, "th", { textContent: bar.title, scope: "row" });
+      const place = row.insertCell(), length = 100 * Math.abs(bar.value ?? 0) / most;
+      add(place, "span", { className: `bar ${bar.kind}` }).style.width = `${length}%`;
+      row.insertCell().textContent = bar.words;
+    }
+  }
+
+  name(number) { return `column ${number + 1}`; }
+}
+
+const VIEWS = { boards: Boards, texts: Texts, frontier: Frontier, scores: Scores };

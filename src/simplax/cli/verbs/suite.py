@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from simplax.cli import entry, help_text
-from simplax.cli.output import emit, say, table
+from simplax.cli.output import check_targets, emit, say, table
 from simplax.cli.parsing import Device, Json, run
 from simplax.errors import UserError, nearest
 
@@ -125,22 +125,31 @@ def show_(
     format: Annotated[
         Literal["terminal", "markdown", "html", "latex"], tyro.conf.arg(help="how the table is printed")
     ] = "terminal",
+    html: Annotated[
+        Path | None, tyro.conf.arg(help="also write a page that goes through the columns")
+    ] = None,
     json: Json = False,
 ) -> None:
     """The table of a suite: best values bold, second ones underlined, intervals, footnotes where settings differ."""
     from simplax.suites.catalogue import declare
     from simplax.suites.declared import Options
-    from simplax.suites.formats import FORMATS
+    from simplax.suites.formats import FORMATS, page_run
     from simplax.suites.store import Store, stored_options
     from simplax.suites.table import table as table_of
     from simplax.suites.table import to_json
 
     declare(name, Options())  # an unknown name first
+    check_targets(html)
     place = _place(name, out)
     stored = stored_options(place)
     if stored is None or stored[0] != name:
         raise UserError(f"{place} holds no results of {name}: run `simplax suite run {name}`, or name --out.")
     found = table_of(declare(name, stored[1]), Store.at(place))
+    if html is not None:
+        from simplax.viz.player import write_player
+
+        write_player(html, f"Suite {name}", [page_run(found)])
+        say(f"the page is in {html}")
     data = {"suite": name, **to_json(found)}
     text = FORMATS[format](found)
     if isinstance(text, str) and not json:
