@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from fuzzed_files import files, preparations, words
 from prepared_damage import directories, opened, prepared_at
+from real_damage import real, real_files
 from simplax.cli import main as command
 from simplax.data.molecules.canonical import parse as molecule_of
 from simplax.errors import UserError
@@ -104,6 +105,7 @@ def campaign(folder: Path) -> dict[str, Part]:
     lines = st.lists(molecules, max_size=5).map(lambda rows: "\n".join(rows).encode())
     return {
         "read": (parsing, parse),
+        "whole files": (real_files, real),
         "prepare": (making, make),
         "command": (st.tuples(files(), preparations), commanded),
         "expand": (archives, squeezed),

@@ -26,7 +26,7 @@ ENDINGS = sorted({*KINDS, ".txt"} - (set() if _HAS_PARQUET else {".parquet"}))
 def _zstandard(data: bytes) -> bytes:
     import zstandard
 
-    return bytes(zstandard.ZstdCompressor().compress(data))
+    return bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data))
 
 
 SQUEEZE: dict[str, Callable[[bytes], bytes]] = {
@@ -84,7 +84,9 @@ tables = {
     for sign in ",\t"
 }
 parquet_tables = st.builds(_parquet, described, st.sampled_from(["text", "a"]))
-fasta = st.lists(letters, min_size=1, max_size=5).map(lambda rows: "".join(f">x\n{row}\n" for row in rows).encode())
+fasta = st.lists(letters, min_size=1, max_size=5).map(
+    lambda rows: "".join(f">x\n{row}\n" for row in rows).encode()
+)
 fastq = st.lists(letters.map(lambda row: row.replace("\n", "")), min_size=1, max_size=5).map(
     lambda rows: "".join(f"@x\n{r}\n+\n{'I' * len(r)}\n" for r in rows).encode()
 )
@@ -124,7 +126,7 @@ def damaged(draw: st.DrawFn, contents: st.SearchStrategy[bytes]) -> bytes:
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A name and bytes: a proper file, perhaps of another kind, perhaps damaged, perhaps compressed, and that damaged."""
+    """A name and bytes: a proper file, perhaps of another kind, damaged or compressed, and that damaged."""
     ending = draw(st.sampled_from(ENDINGS))
     proper = PROPER.get(ending, words.map(str.encode))
     data = draw(damaged(draw(st.sampled_from([proper, proper, proper, written]))))

@@ -1,4 +1,4 @@
-"""Directories of prepared data that something happened to: used as far as they are whole, or refused in one sentence."""
+"""Damaged directories of prepared data: used as far as they are whole, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def opened(directory: Path, harm: tuple[Any, ...]) -> str:
             for source in (task.train(), task.validation()):
                 batch = source.batch(torch.arange(4))
                 assert batch.tokens.shape == (4, task.length)
-                assert 0 <= int(batch.tokens.min()) and int(batch.tokens.max()) < task.vocab_size
+                assert int(batch.tokens.min()) >= 0 and int(batch.tokens.max()) < task.vocab_size
                 for place, label in enumerate(task.labels):
                     assert batch.labels is not None
                     if label.size:

@@ -12,8 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzzed_files import SQUEEZE, TOKENIZERS, archives, damaged, files, molecules, preparations, readings, words
+from fuzzed_files import (
+    SQUEEZE,
+    TOKENIZERS,
+    archives,
+    damaged,
+    files,
+    molecules,
+    preparations,
+    readings,
+    words,
+)
 from prepared_damage import directories, opened, prepared_at
+from real_damage import real, real_files
 from simplax.data.molecules.packages import csv_columns
 from simplax.data.molecules.tokens import smiles_tokens
 from simplax.data.text import Options, prepare
@@ -141,6 +152,8 @@ _SPELLED = (*TOKENIZERS, "qm9-atoms", "qm9-characters", "moses-atoms", "moses-ch
 _symbols = st.lists(molecules, max_size=4).map("".join)
 parsing = st.tuples(files(), readings)
 making = st.tuples(files(), preparations)
+
+
 def _table_of_molecules(header: list[str], rows: list[str]) -> bytes:
     return (",".join(header) + "\n" + "\n".join(rows)).encode()
 
@@ -152,14 +165,18 @@ tables_of_molecules = st.sampled_from(["", "", *SQUEEZE]).flatmap(
         damaged(
             damaged(
                 st.builds(
-                    _table_of_molecules, st.one_of(st.just(["SMILES"]), _columns), st.lists(molecules, max_size=5)
+                    _table_of_molecules,
+                    st.one_of(st.just(["SMILES"]), _columns),
+                    st.lists(molecules, max_size=5),
                 )
             ).map(SQUEEZE.get(ending, bytes))
         ),
     )
 )
-spelling = st.tuples(st.sampled_from(_SPELLED), st.one_of(words, _symbols, st.text("CN[]()=#1%0 é", max_size=9)))
-few = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+spelling = st.tuples(
+    st.sampled_from(_SPELLED), st.one_of(words, _symbols, st.text("CN[]()=#1%0 é", max_size=9))
+)
+few = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def tokenizer_files(folder: Path) -> st.SearchStrategy[tuple[bytes]]:
@@ -179,6 +196,10 @@ def test_any_file_is_read_or_refused() -> None:
 
 def test_any_file_is_prepared_whole_or_not_at_all() -> None:
     settings(few, max_examples=120)(over(making, make))()
+
+
+def test_whole_files_that_were_damaged_are_read_as_plain_readers_do_or_refused() -> None:
+    settings(few, max_examples=600)(over(real_files, real))()
 
 
 def test_any_compressed_file_is_expanded_whole_or_not_at_all() -> None:

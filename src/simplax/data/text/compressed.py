@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import bz2
 import gzip
+import hashlib
 import lzma
 import os
 import shutil
@@ -99,7 +100,9 @@ def expand(path: Path, folder: Path) -> Path:
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is empty or not a file: remove it or name another source.")
     stat = path.stat()
-    target = folder / f"{stat.st_size:x}-{stat.st_mtime_ns:x}" / inner_name(path).name
+    # two files of one name may be of the same size and time, as archives restore them
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    target = folder / f"{place}-{stat.st_size:x}-{stat.st_mtime_ns:x}" / inner_name(path).name
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ _LARGEST = 1 << 40
 def is_well_formed(manifest: Mapping[str, Any]) -> bool:
     """Whether everything that is read of a manifest is there, of its type, and fits together.
 
-    The digest of a manifest tells of accidents; this is for manifests that were edited, and for old ones, which have none.
+    The digest of a manifest tells of accidents; this is for manifests that were edited, and for old ones without one.
     """
     try:
         return _described(manifest) and _labelled(manifest) and all(
@@ -101,4 +101,10 @@ def _number(value: Any) -> bool:
 
 def _plain_name(value: Any) -> bool:
     """A file of the directory itself."""
-    return isinstance(value, str) and bool(value) and "/" not in value and "\\" not in value and "\0" not in value
+    return (
+        isinstance(value, str)
+        and bool(value)
+        and "/" not in value
+        and "\\" not in value
+        and "\0" not in value
+    )

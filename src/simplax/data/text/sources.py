@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simplax.data.text.arrays import Arrays
-from simplax.data.text.compressed import Expanded, check_beginning, expand, inner_name, naming, temporary_folder
+from simplax.data.text.compressed import (
+    Expanded,
+    check_beginning,
+    expand,
+    inner_name,
+    naming,
+    temporary_folder,
+)
 from simplax.data.text.documents import Documents, existing
 from simplax.data.text.files import ByteDocuments, first_words, separated_by, whole_file
 from simplax.data.text.hub import HubDataset
