@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from simplax import functional, samplers
+from simplax.cli.suite_pages import measured, suite_pages
 from simplax.methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
@@ -137,6 +138,7 @@ FIGURES = {
     "sudoku-boards": "results/sudoku/boards",
     "sudoku-curves": "results/sudoku/curves",
     "sudoku-eta-sweep": "results/sudoku/eta-sweep",
+    "sudoku-revision": "results/sudoku/revision/revision",
     "text-frontier": "results/text/frontier",
     "bench": "benchmarks/bench",
 }
@@ -161,3 +163,20 @@ def test_built_pages_load_nothing_from_elsewhere() -> None:
         tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page.read_text())
         outside = [tag for tag in tags if re.search(r"(?:src|href)=[\"']?(?:https?:)?//", tag)]
         assert [tag for tag in outside if 'rel="canonical"' not in tag] == [], page
+
+
+def test_pages_show_the_suite_as_it_was_measured() -> None:
+    for page, content in suite_pages().items():
+        assert page.read_text(encoding="utf-8") == content, f"{page}: make reference"
+
+
+def test_readme_has_numbers_of_the_suite() -> None:
+    said = next(line for line in (ROOT / "README.md").read_text().splitlines() if "eleven methods" in line)
+    lines = [line for line in measured().lines if line.kind == "model"]
+    for column, part in zip(("30", "0"), said.split("valid blank boards")):
+        for line in lines:
+            if match := re.search(rf"(?<![\w-]){re.escape(line.title)} ([\d.]+)", part):
+                assert match[1] == f"{line.cells[column].value:.1f}", (line.title, column)
+            else:
+                below = re.search(r"the others below (\d+)", part)
+                assert below and (line.cells[column].value or 0) < int(below[1]), (line.title, column)

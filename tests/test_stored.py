@@ -254,3 +254,14 @@ def test_an_export_that_fails_leaves_nothing_behind(
                 replace(whole, config=replace(TOY, name="other")).save_pretrained(tmp_path / place)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+
+
+EXPORTS = sorted(path.parent for path in (Path(__file__).parents[1] / "results").rglob("weights.safetensors"))
+
+
+@pytest.mark.parametrize("folder", EXPORTS, ids=lambda folder: f"{folder.parents[1].name}-{folder.name}")
+def test_models_behind_published_numbers_load_without_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    from_pretrained(folder)
+    assert [record.getMessage() for record in caplog.records] == [] and list(recwarn) == []

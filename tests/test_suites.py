@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from simplax.suites.declared import Options, Suite
 from simplax.suites.fair import parameters, refusals
 from simplax.suites.pace import Pace
 from simplax.suites.runner import Runner
-from simplax.suites.store import Store
+from simplax.suites.store import Store, read
 from simplax.suites.table import table
 
 SMALL = ["--budget-steps", "30", "--num", "30", "--precision", "float32"]
@@ -135,6 +136,19 @@ def test_two_processes_share_the_jobs(whole: Path, tmp_path: Path) -> None:
     done = [line for text in said for line in text.splitlines() if "-seed0: done" in line]
     assert len(done) == 2 and {line.split(":")[0] for line in done} == set(ROWS)
     assert numbers(out) == numbers(whole)
+
+
+def test_a_digit_changed_in_a_stored_row_is_no_other_number(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "toy"
+    shutil.copytree(whole, out)
+    path = out / "results" / f"{ROWS[0]}.json"
+    stored = path.read_text()
+    score = f'"score": {record(out, ROWS[0])["development"]["clues"][0]["score"]}'
+    path.write_text(stored.replace(score, '"score": 0.987'))
+    assert path.read_text() != stored
+    assert read(path) is None
+    path.write_text(stored)
+    assert read(path) is not None
 
 
 def test_a_directory_is_for_one_set_of_options(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,8 @@
 `python -m simplax.cli.reference` writes `settings.json`, which the help of `simplax train RECIPE` is made of; run it
 (or `make reference`) after a change of recipes or of their dataclasses. The meaning of a setting is the string below
 its field, or else an entry of `simplax.cli.meanings`, or else the first clause of the class's docstring that names it.
-In a checkout it also writes the table of methods in `docs/methods.md`, so that a new method is documented by its facts.
+In a checkout it also writes the table of methods in `docs/methods.md`, so that a new method is documented by its facts,
+and the results of the Sudoku suite in the pages that show them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from simplax.cli.meanings import MEANINGS
 from simplax.cli.settings import GROUP, KIND, TABLE, shown
+from simplax.cli.suite_pages import between, suite_pages
 from simplax.config.run import FAMILIES, encode
 from simplax.io.files import write_text
 from simplax.methods import METHODS
@@ -168,9 +170,7 @@ def methods_table() -> str:
 
 def with_table(page: str) -> str:
     """A page with the table of methods between its two marks."""
-    before, _, rest = page.partition(_MARKS[0])
-    _, _, after = rest.partition(_MARKS[1])
-    return f"{before}{_MARKS[0]}\n{methods_table()}\n{_MARKS[1]}{after}"
+    return between(page, _MARKS, methods_table())
 
 
 _MARKS = "<!-- methods, by make reference -->", "<!-- end of methods -->"
@@ -181,3 +181,5 @@ if __name__ == "__main__":
     write_text(TABLE, text(describe(RECIPES)))
     if METHODS_PAGE.is_file():  # a checkout
         write_text(METHODS_PAGE, with_table(METHODS_PAGE.read_text()))
+        for page, content in suite_pages().items():
+            write_text(page, content)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from simplax.errors import UserError, nearest
 from simplax.io.claims import Claims, work_through
-from simplax.io.files import write_json
 from simplax.io.manifest import environment
 from simplax.suites.benchmark import Surroundings
 from simplax.suites.declared import Job, Options, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.pace import Cost, Pace, cost, rates
-from simplax.suites.store import Store, finished, keep_options, read
+from simplax.suites.store import Store, finished, keep, keep_options, read
 from simplax.suites.work import Watch, Worker, plain
 
 
@@ -99,8 +98,6 @@ class Runner:
         return None
 
     def _record_failure(self, name: str, kind: str, message: str, trace: str = "") -> None:
-        path = self.store.failure(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         about = {
             "at": time.time(),
             "row": name,
@@ -108,7 +105,7 @@ class Runner:
             "message": message,
             "trace": trace.splitlines(),
         }
-        write_json(path, {**environment(), **about})
+        keep(self.store.failure(name), {**environment(), **about})
 
     def _references(self) -> None:
         """Rows that need no model, once."""
@@ -123,6 +120,5 @@ class Runner:
                 self._record_failure(f"reference-{name}", "failed", str(error), traceback.format_exc())
                 self.say(f"{name}: failed, {error}")
                 continue
-            path = self.store.reference(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, {**environment(), "row": name, "points": plain(measured)})
+            record = {**environment(), "row": name, "points": plain(measured)}
+            keep(self.store.reference(name), record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,22 @@ class Store:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """A record, or None if there is none that can be read."""
+    """A record, or None if there is none that can be read, or it is not as it was written."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    said = found.pop("sha256", None)  # records of older versions have none
+    return found if said in (None, digest(found)) else None
+
+
+def keep(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record with its digest, making its directory: a digit that changes later is no other number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = json.loads(json.dumps(record))
+    write_json(path, {"sha256": digest(content), **content})
 
 
 def identity(suite: Suite, entry: Entry, seed: int) -> str:

@@ -16,7 +16,6 @@ import torch
 
 from simplax.config.run import SamplingDefaults, Unconditional, encode
 from simplax.errors import UserError
-from simplax.io.files import write_json
 from simplax.nn.foreign import attribute
 from simplax.pretrained.manifest import manifest
 from simplax.pretrained.model import Model, from_pretrained
@@ -26,7 +25,7 @@ from simplax.suites.benchmark import Measured, Point, Surroundings
 from simplax.suites.declared import Entry, Job, Setting, Suite
 from simplax.suites.fair import parameters
 from simplax.suites.identity import machine
-from simplax.suites.store import Store, exported, identity, started
+from simplax.suites.store import Store, exported, identity, keep, started
 from simplax.train import precision as precisions
 
 
@@ -189,9 +188,7 @@ class Worker:
         change_config(self.store.model(job), replace(config, name=job.name))
 
     def _save(self, job: Job, entry: Entry, record: dict[str, Any]) -> None:
-        path = self.store.result(entry, job.seed)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, record)
+        keep(self.store.result(entry, job.seed), record)
         self.watch(Event(job, "kept", 0, 0, record))
 
 
