@@ -326,3 +326,13 @@ def test_two_processes_read_the_labels_of_one(data: Path, tmp_path: Path) -> Non
     assert any("label" in key for key in states[0])
     for key, tensor in states[0].items():
         torch.testing.assert_close(tensor, states[1][key], rtol=2e-3, atol=2e-4)
+
+
+def test_numbers_that_no_network_can_read_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("text,mass\n" + "".join(f"C,{mass}\n" for mass in ("1e300", "-1e300", "3", "2")))
+    with pytest.raises(UserError, match="'1e300', which is too large"):
+        prepare(Options(str(source), "smiles", columns=("text",), labels=("mass:number",)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="the label mass is 1e\\+90, too far from those of the training"):
+        chosen([Label("mass", "number", (), 2.0, 0.5)], {"mass": 1e90}, 2)

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from simplax.cli import main
 from simplax.data.text import Options, load_tokenizer, prepare
+from simplax.data.text.compressed import expand
 from simplax.data.text.documents import Documents
 from simplax.data.text.sources import Reading, open_source
 from simplax.data.text.symbols import Symbols, split
@@ -261,3 +263,14 @@ def test_a_revision_of_a_data_set_is_pinned(monkeypatch: pytest.MonkeyPatch) -> 
     assert source.count() == 0
     assert asked == [(("owner/name", None), {"split": "train", "revision": "0123abc"})]
     assert source.sizes() == [{"name": "owner/name", "documents": 0, "revision": "0123abc"}]
+
+
+def test_files_of_one_name_size_and_time_are_told_apart(tmp_path: Path) -> None:
+    expanded = []
+    for number, text in enumerate((b"CCO", b"CCN")):
+        path = tmp_path / str(number) / "rows.smi.gz"
+        path.parent.mkdir()
+        path.write_bytes(gzip.compress(text, mtime=0))
+        os.utime(path, (0, 0))
+        expanded.append(expand(path, tmp_path / "scratch").read_bytes())
+    assert expanded == [b"CCO", b"CCN"]

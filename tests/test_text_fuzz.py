@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import csv
-import gzip
-import io
-import json
-import lzma
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,89 +12,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fuzzed_files import (
+    SQUEEZE,
+    TOKENIZERS,
+    archives,
+    damaged,
+    files,
+    molecules,
+    preparations,
+    readings,
+    words,
+)
+from prepared_damage import directories, opened, prepared_at
+from real_damage import real, real_files
+from simplax.data.molecules.packages import csv_columns
+from simplax.data.molecules.tokens import smiles_tokens
 from simplax.data.text import Options, prepare
 from simplax.data.text.compressed import expand
 from simplax.data.text.documents import START
-from simplax.data.text.sources import KINDS, Reading, open_source
+from simplax.data.text.sources import Reading, open_source
+from simplax.data.text.survey import COLLECTED
+from simplax.data.text.tokenizers import END, load_tokenizer
 from simplax.errors import UserError
 
-ENDINGS = sorted({*KINDS, ".txt"} - {".parquet"})
-TOKENIZERS = ("characters", "values", "integers", "smiles", "selfies")
-words = st.text(st.characters(codec="utf-8"), max_size=8)
-letters = st.text("ACGTNacgtn-* \n", max_size=20)
-molecules = st.sampled_from(["CCO", "c1ccccc1", "[C][O]", "C(", "[", "Cl", "", "é"])
 
-
-def _table(rows: list[list[str]], delimiter: str) -> bytes:
-    file = io.StringIO()
-    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return file.getvalue().encode()
-
-
-def _array(values: list[int], kind: str) -> bytes:
-    file = io.BytesIO()
-    np.save(file, np.array(values).astype(kind))
-    return file.getvalue()
-
-
-json_lines = st.lists(st.fixed_dictionaries({"text": words, "n": st.integers()}), max_size=6).map(
-    lambda records: "\n".join(map(json.dumps, records)).encode()
-)
-tables = {
-    sign: st.builds(
-        _table, st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=6), st.just(sign)
-    )
-    for sign in ",\t"
-}
-fasta = st.lists(letters, max_size=5).map(lambda rows: "".join(f">x\n{row}\n" for row in rows).encode())
-fastq = st.lists(letters, max_size=5).map(
-    lambda rows: "".join(f"@x\n{r}\n+\n{'I' * len(r)}\n" for r in rows).encode()
-)
-lines = st.lists(molecules, max_size=6).map(lambda rows: "\n".join(rows).encode())
-arrays = st.builds(
-    _array, st.lists(st.integers(-1, 300), max_size=9), st.sampled_from(["<i8", "u1", "<f4", "<u8", "?"])
-)
-written = st.one_of(
-    json_lines, *tables.values(), fasta, fastq, lines, arrays, st.binary(max_size=80), words.map(str.encode)
-)
-PROPER = {
-    ".jsonl": json_lines,
-    ".csv": tables[","],
-    ".tsv": tables["\t"],
-    ".npy": arrays,
-    **dict.fromkeys((".fasta", ".fa", ".fna", ".faa"), fasta),
-    **dict.fromkeys((".fastq", ".fq"), fastq),
-    **dict.fromkeys((".smi", ".smiles", ".selfies"), lines),
-}
-
-
-@st.composite
-def files(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A name and bytes: a proper file, perhaps of another kind, perhaps with some of its bytes changed or missing."""
-    ending = draw(st.sampled_from(ENDINGS))
-    content = bytearray(draw(st.one_of(PROPER.get(ending, written), written)))
-    for _ in range(draw(st.integers(0, 2))):
-        if content:
-            place = draw(st.integers(0, len(content) - 1))
-            content[place : place + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
-    squeeze = draw(st.sampled_from(["", "", ".gz", ".bz2", ".xz"]))
-    data = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.get(squeeze, bytes)(
-        bytes(content)
-    )
-    if squeeze and draw(st.booleans()):
-        data = data[: draw(st.integers(0, len(data)))]
-    return f"file{ending}{squeeze}", data
-
-
-readings = st.builds(
-    Reading,
-    columns=st.sampled_from([(), ("text",), ("a",)]),
-    separator=st.sampled_from([None, "\n", "aa"]),
-    errors=st.sampled_from(["strict", "replace"]),
-    cells=st.booleans(),
-    alphabet=st.sampled_from([None, "dna"]),
-    ambiguous=st.sampled_from(["keep", "skip", "refuse"]),
-)
+def one_sentence(error: UserError) -> str:
+    assert len(str(error).splitlines()) == 1 and len(str(error)) < 1000
+    return "refused"
 
 
 def parse(file: tuple[str, bytes], reading: Reading) -> str:
@@ -112,8 +50,7 @@ def parse(file: tuple[str, bytes], reading: Reading) -> str:
             source = open_source(str(path), Reading(**{**vars(reading), "scratch": Path(folder) / "s"}))
             pieces = list(source.read())
         except UserError as error:
-            assert "\n" not in str(error) and len(str(error)) < 1000
-            return "refused"
+            return one_sentence(error)
         outline = list(source.outline())
         assert [extent.after for extent in outline if extent.last] == [p.after for p in pieces if p.last]
         middle = pieces[len(pieces) // 2 - 1].after if len(pieces) > 1 else START
@@ -125,22 +62,23 @@ def parse(file: tuple[str, bytes], reading: Reading) -> str:
         return "read"
 
 
-def make(file: tuple[str, bytes], tokenizer: str, layout: str | None) -> str:
+def make(file: tuple[str, bytes], asked: dict[str, Any]) -> str:
     """Prepared data that is whole, or nothing at all."""
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / file[0], Path(folder) / "out"
         path.write_bytes(file[1])
         try:
-            found = prepare(
-                Options(str(path), tokenizer, layout=layout, length=4 if layout == "packed" else None), out
-            )
-        except UserError:
+            found = prepare(Options(str(path), **asked), out)
+        except UserError as error:
             assert not out.exists()
-            return "refused"
+            return one_sentence(error)
         found.verify()
+        assert {path.suffix for path in out.iterdir()} <= {".json", ".bin", ".len", ".lab", ""}
         assert not (out / "state.json").exists()
-        tokens = found.rows("train").take(np.arange(found.rows("train").rows))[0]
+        shards = found.rows("train")
+        tokens = shards.take(np.arange(shards.rows))[0]
         assert tokens.shape[1] == found.length and int(tokens.max()) < found.vocab_size
+        assert len(shards.take_labels(np.arange(shards.rows))) == shards.rows
         found.tokenizer.decode(tokens[0].tolist())
         return "prepared"
 
@@ -151,10 +89,53 @@ def squeezed(ending: str, data: bytes) -> str:
         path.write_bytes(data)
         try:
             expand(path, Path(folder) / "s")
-        except UserError:
+        except UserError as error:
             assert not [file for file in (Path(folder) / "s").rglob("*") if file.is_file()]
-            return "refused"
+            return one_sentence(error)
         return "expanded"
+
+
+def published_csv(ending: str, data: bytes) -> str:
+    """The reader of files of molecules."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"x.csv{ending}"
+        path.write_bytes(data)
+        try:
+            list(csv_columns(path, "SMILES"))
+        except UserError as error:
+            return one_sentence(error)
+    return "read"
+
+
+def spelled(name: str, text: str) -> str:
+    """The symbols of a string are the string again, encoded and decoded."""
+    try:
+        if name in COLLECTED:
+            symbols, size = COLLECTED[name].look(text)
+            tokenizer = COLLECTED[name].build(symbols, True)
+            ids = tokenizer.encode_batch([text])[0].tolist()
+            assert len(ids) == size and tokenizer.decode([tokenizer.vocab_size - 1]) == END
+            if name in ("characters", "smiles", "selfies"):
+                assert tokenizer.decode(ids) == text
+        else:
+            tokens = smiles_tokens(*name.split("-"))
+            assert tokens.decode(tokens.encode([text]).tolist()) == [text]
+    except UserError as error:
+        return one_sentence(error)
+    return "encoded"
+
+
+def loaded(data: bytes) -> str:
+    """A file of a tokenizer."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.json"
+        path.write_bytes(data)
+        try:
+            tokenizer = load_tokenizer(path)
+            tokenizer.decode(range(tokenizer.vocab_size))
+        except UserError as error:
+            return one_sentence(error)
+    return "loaded"
 
 
 def over(examples: st.SearchStrategy[Any], check: Callable[..., str]) -> Callable[[], None]:
@@ -167,12 +148,46 @@ def over(examples: st.SearchStrategy[Any], check: Callable[..., str]) -> Callabl
     return checked
 
 
+_SPELLED = (*TOKENIZERS, "qm9-atoms", "qm9-characters", "moses-atoms", "moses-characters")
+_symbols = st.lists(molecules, max_size=4).map("".join)
 parsing = st.tuples(files(), readings)
-making = st.tuples(
-    files(), st.sampled_from(TOKENIZERS), st.sampled_from([None, "packed", "lengths", "learned_end"])
+making = st.tuples(files(), preparations)
+
+
+def _table_of_molecules(header: list[str], rows: list[str]) -> bytes:
+    return (",".join(header) + "\n" + "\n".join(rows)).encode()
+
+
+_columns = st.lists(st.sampled_from(["SMILES", "smiles", "SPLIT", "x", '"']), min_size=1, max_size=3)
+tables_of_molecules = st.sampled_from(["", "", *SQUEEZE]).flatmap(
+    lambda ending: st.tuples(
+        st.just(ending),
+        damaged(
+            damaged(
+                st.builds(
+                    _table_of_molecules,
+                    st.one_of(st.just(["SMILES"]), _columns),
+                    st.lists(molecules, max_size=5),
+                )
+            ).map(SQUEEZE.get(ending, bytes))
+        ),
+    )
 )
-squeezing = st.tuples(st.sampled_from([".gz", ".bz2", ".xz", ".zst"]), st.binary(max_size=60))
-few = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+spelling = st.tuples(
+    st.sampled_from(_SPELLED), st.one_of(words, _symbols, st.text("CN[]()=#1%0 é", max_size=9))
+)
+few = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def tokenizer_files(folder: Path) -> st.SearchStrategy[tuple[bytes]]:
+    """Files of tokenizers of ours, damaged."""
+    texts = [path.read_bytes() for path in sorted(folder.glob("*/tokenizer.json"))]
+    return st.tuples(st.one_of(damaged(st.sampled_from(texts)), st.binary(max_size=40)))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared_at(tmp_path_factory.mktemp("prepared"))
 
 
 def test_any_file_is_read_or_refused() -> None:
@@ -183,6 +198,25 @@ def test_any_file_is_prepared_whole_or_not_at_all() -> None:
     settings(few, max_examples=120)(over(making, make))()
 
 
+def test_whole_files_that_were_damaged_are_read_as_plain_readers_do_or_refused() -> None:
+    settings(few, max_examples=600)(over(real_files, real))()
+
+
 def test_any_compressed_file_is_expanded_whole_or_not_at_all() -> None:
-    pytest.importorskip("zstandard", reason="needs the zst extra")
-    few(over(squeezing, squeezed))()
+    few(over(archives, squeezed))()
+
+
+def test_any_table_of_molecules_is_read_or_refused() -> None:
+    few(over(tables_of_molecules, published_csv))()
+
+
+def test_any_string_is_its_symbols_again_or_refused() -> None:
+    few(over(spelling, spelled))()
+
+
+def test_any_tokenizer_file_is_loaded_or_refused(prepared: Path) -> None:
+    few(over(tokenizer_files(prepared), loaded))()
+
+
+def test_prepared_directories_that_were_changed_are_used_or_refused(prepared: Path) -> None:
+    settings(few, max_examples=150)(over(directories(prepared), opened))()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib.util
-import io
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from simplax.data.text.compressed import check_beginning, expand, naming, temporary_folder
 from simplax.errors import UserError
 from simplax.io.files import sha256
 
@@ -75,18 +75,14 @@ def qm9_strings() -> list[str]:
 
 
 def csv_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
-    """These columns of a CSV file, gzip or not, whose first line names its columns in any case."""
-    with open(path, "rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
+    """These columns of a CSV file, compressed or not, whose first line names its columns in any case."""
+    plain = expand(path, temporary_folder())
+    with naming((plain,), (path,)):
+        check_beginning(plain)
     try:
-        with gzip.open(path, "rb") if packed else open(path, "rb") as binary:
-            rows = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""))
-            header = next(rows, [])
-            if header and header[0].startswith("version https://git-lfs"):
-                raise UserError(
-                    f"{path} is a Git LFS pointer, not the data: fetch it with `git lfs pull`, or install the package."
-                )
-            known = {name.strip().lower(): place for place, name in enumerate(header)}
+        with open(plain, encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            known = {name.strip().lower(): place for place, name in enumerate(next(rows, []))}
             lacking = next((name for name in names if name.lower() not in known), None)
             if lacking is not None:
                 raise UserError(f"{path} has no column {lacking}: its first line must name the columns.")
@@ -99,5 +95,5 @@ def csv_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
                 yield tuple(row[place] for place in places)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8: save it in that encoding.") from error
-    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+    except csv.Error as error:
         raise UserError(f"{path} is not a readable CSV file: {error}.") from error

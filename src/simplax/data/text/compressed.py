@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import bz2
 import gzip
+import hashlib
 import lzma
 import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -98,7 +100,9 @@ def expand(path: Path, folder: Path) -> Path:
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is empty or not a file: remove it or name another source.")
     stat = path.stat()
-    target = folder / f"{stat.st_size:x}-{stat.st_mtime_ns:x}" / inner_name(path).name
+    # two files of one name may be of the same size and time, as archives restore them
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    target = folder / f"{place}-{stat.st_size:x}-{stat.st_mtime_ns:x}" / inner_name(path).name
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +137,18 @@ def temporary_folder() -> Path:
     return folder
 
 
+@contextmanager
+def naming(plain: Iterable[Path], named: Iterable[Path]) -> Iterator[None]:
+    """Complaints about expanded files name the files that the user knows."""
+    try:
+        yield
+    except UserError as error:
+        text = str(error)
+        for inner, outer in zip(plain, named):
+            text = text.replace(str(inner), str(outer))
+        raise UserError(text) from None
+
+
 @dataclass(frozen=True)
 class Expanded(Documents):
     """Documents of compressed files: `inner` reads what was expanded, `paths` are the files that were named."""
@@ -145,7 +161,9 @@ class Expanded(Documents):
         return self.inner.width
 
     def outline(self) -> Iterator[Extent]:
-        return self.inner.outline()
+        with naming(self.inner.paths, self.paths):
+            yield from self.inner.outline()
 
     def read(self, cursor: Cursor = START) -> Iterator[Piece]:
-        return self.inner.read(cursor)
+        with naming(self.inner.paths, self.paths):
+            yield from self.inner.read(cursor)

@@ -14,6 +14,7 @@ from torch import Tensor
 from simplax.errors import UserError, nearest
 
 CLASS, NUMBER = "class", "number"
+_LARGEST = 1e100  # the squares of many can still be added up
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class Label:
             number = math.nan
         if not math.isfinite(number):
             raise UserError(f"the label {self.name} is {text!r} and should be a number.")
+        if abs(number) > _LARGEST:
+            raise UserError(
+                f"the label {self.name} is {text!r}, which is too large: give it in another unit."
+            )
         return number
 
 
@@ -68,7 +73,14 @@ def standardised(labels: Sequence[Label], values: np.ndarray) -> Tensor:
     """Stored values (n, labels) as networks read them (`Batch.labels`)."""
     shift = np.array([0.0 if label.size else label.mean for label in labels])
     scale = np.array([1.0 if label.size else label.deviation for label in labels])
-    return torch.from_numpy(((values - shift) / scale).astype(np.float32))
+    with np.errstate(over="ignore"):
+        found = ((values - shift) / scale).astype(np.float32)
+    if len(wrong := np.argwhere(np.isinf(found))):
+        row, place = wrong[0]
+        raise UserError(
+            f"the label {labels[place].name} is {values[row, place]:g}, too far from those of the training sequences."
+        )
+    return torch.from_numpy(found)
 
 
 def chosen(labels: Sequence[Label], values: Mapping[str, Any], number: int) -> Tensor:

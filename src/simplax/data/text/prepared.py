@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from simplax.data.text.form import is_well_formed
 from simplax.data.text.labels import CLASS, Label
 from simplax.data.text.lengths import Lengths
 from simplax.data.text.shards import Shards
@@ -46,14 +47,14 @@ class Prepared:
             raise UserError(
                 f"{directory} is not prepared data: it has no {MANIFEST}; make it with `simplax data text`."
             ) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UserError(f"{directory / MANIFEST} is damaged: prepare the data again.") from None
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise UserError(
                 f"{directory} is not prepared data of the form {FORMAT}: make it with `simplax data text`."
             )
         said = manifest.pop("digest", None)  # older versions wrote none
-        if said not in (None, described(manifest)):
+        if said not in (None, described(manifest)) or not is_well_formed(manifest):
             raise UserError(f"{directory / MANIFEST} is damaged: prepare the data again.")
         prepared = Prepared(directory, manifest)
         prepared._check_sizes()
@@ -103,7 +104,12 @@ class Prepared:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.directory)
+        found = load_tokenizer(self.directory)
+        if found.vocab_size < self.vocab_size:
+            raise UserError(
+                f"{self.directory / FILE} has {found.vocab_size} ids and the data {self.vocab_size}: prepare it again."
+            )
+        return found
 
     def rows(self, split: str) -> Shards:
         """The rows of `train` or `validation`."""

@@ -12,6 +12,7 @@ from simplax.data.text.labels import Label, standardised
 from simplax.data.text.lengths import attend_to
 from simplax.data.text.order import shuffled
 from simplax.data.text.shards import Shards
+from simplax.errors import UserError
 from simplax.random import Keys
 from simplax.typing import Batch
 
@@ -35,9 +36,23 @@ class TextSource:
     def batch(self, indices: Tensor) -> Batch:
         rows = self._rows(indices)
         tokens, lengths = self.shards.take(rows)
+        stored = self.shards.take_labels(rows)
+        self._check(tokens, lengths, stored)
         attend = None if lengths is None else attend_to(torch.from_numpy(lengths), self.length)
-        labels = standardised(self.described_by, self.shards.take_labels(rows)) if self.described_by else None
+        labels = standardised(self.described_by, stored) if self.described_by else None
         return Batch.of(torch.from_numpy(tokens), attend=attend, labels=labels)
+
+    def _check(self, tokens: np.ndarray, lengths: np.ndarray | None, labels: np.ndarray) -> None:
+        """Files are compared with their digests on request only: what is out of range must not reach a network."""
+        sizes = np.array([label.size or np.inf for label in self.described_by])
+        # not a number is no label; a class is a place among its classes
+        right = np.isnan(labels) | np.isinf(sizes) | ((labels >= 0) & (labels < sizes))
+        if (
+            (tokens.size and int(tokens.max()) >= self.vocab_size)
+            or (lengths is not None and lengths.size and int(lengths.max()) > self.length)
+            or (self.described_by and not right.all())
+        ):
+            raise UserError(f"the prepared data {self.shards.directory} is damaged: prepare it again.")
 
     def labels(self, indices: Tensor) -> Tensor:
         """(batch, labels) float64, as stored: what describes the sequences that `batch` gives for the same counters."""

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simplax.data.text.arrays import Arrays
-from simplax.data.text.compressed import Expanded, check_beginning, expand, inner_name, temporary_folder
+from simplax.data.text.compressed import (
+    Expanded,
+    check_beginning,
+    expand,
+    inner_name,
+    naming,
+    temporary_folder,
+)
 from simplax.data.text.documents import Documents, existing
 from simplax.data.text.files import ByteDocuments, first_words, separated_by, whole_file
 from simplax.data.text.hub import HubDataset
@@ -179,9 +186,10 @@ def open_source(source: str, reading: Reading) -> Documents:
         raise UserError(f"{source} has no columns and so no labels: leave out --labels.")
     folder = reading.scratch or temporary_folder()
     plain = tuple(expand(path, folder / f"{number:05d}") for number, path in enumerate(paths))
-    for path in existing(plain):
-        check_beginning(path, kind.beginnings)
-    inner = kind.open(plain, reading)
+    with naming(plain, paths):
+        for path in existing(plain):
+            check_beginning(path, kind.beginnings)
+        inner = kind.open(plain, reading)
     return inner if plain == paths else Expanded(inner, paths)
 
 
