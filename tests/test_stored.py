@@ -249,7 +249,7 @@ def test_an_export_that_fails_leaves_nothing_behind(
 
     for place in ("new", "old"):
         with monkeypatch.context() as patch:
-            patch.setattr(hub, "write", full_disk)  # weights are written before the configuration
+            patch.setattr(hub, "write_json", full_disk)  # weights are written before the configuration
             with pytest.raises(OSError, match="No space"):
                 replace(whole, config=replace(TOY, name="other")).save_pretrained(tmp_path / place)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
