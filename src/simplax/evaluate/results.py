@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from simplax.errors import UserError
 from simplax.io import manifest
 
 # what may differ between results that compare: when, where from and how fast; the model is what is compared
+_log = logging.getLogger(__name__)
 _FREE = frozenset(
     (
+        "sha256",
         "format",
         "time",
         "command",
@@ -70,7 +73,9 @@ def read(path: str | Path) -> Result:
     """A manifest that an evaluation wrote, what it printed with --json, or the directory of a frontier."""
     path = Path(path)
     file = path / "frontier.json" if path.is_dir() else path
-    record = manifest.read(file)
+    record, intact = manifest.read(file)
+    if not intact:
+        _log.warning("%s is not as it was written: its numbers may be wrong; measure it again.", file)
     if isinstance(record, dict) and isinstance(record.get("manifest"), dict):
         record = record["manifest"]
     kind = record.get("evaluation") if isinstance(record, dict) else None

@@ -82,7 +82,9 @@ def measured(path: Path, identity: dict[str, Any]) -> dict[Settings, dict[str, A
     if not path.exists():
         return {}
     try:
-        stored = manifest.read(path)
+        stored, intact = manifest.read(path)
+        if not intact:
+            raise KeyError("the numbers that were measured")
         known, points = stored["sweep"], stored["result"]
         found = {Settings(**point["settings"]): point for point in points}
     except (UserError, KeyError, TypeError) as error:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_NAME = "sha256"
+DIGEST = "sha256"
 
 
 def digest(value: Any) -> str:
@@ -19,10 +19,11 @@ def digest(value: Any) -> str:
 def with_digest(record: Mapping[str, Any]) -> dict[str, Any]:
     """As it is to be stored: a digit that changes later is then no other number."""
     content = json.loads(json.dumps(record))  # as it will be read: lists for tuples, text for keys
-    return {_NAME: digest(content), **content}
+    content.pop(DIGEST, None)
+    return {DIGEST: digest(content), **content}
 
 
 def without_digest(stored: Mapping[str, Any]) -> dict[str, Any] | None:
     """What was stored, or None if it was changed since; records of older versions have no digest and pass."""
-    content = {name: value for name, value in stored.items() if name != _NAME}
-    return content if stored.get(_NAME) in (None, digest(content)) else None
+    content = {name: value for name, value in stored.items() if name != DIGEST}
+    return content if stored.get(DIGEST) in (None, digest(content)) else None

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from simplax.errors import UserError
-from simplax.io.digest import with_digest, without_digest
+from simplax.io.digest import DIGEST, with_digest, without_digest
 from simplax.io.environment import versions
 from simplax.io.files import create_json, write_json
 from simplax.io.sharding import current
@@ -42,17 +42,18 @@ def _program() -> str:
 
 
 def write(path: str | Path, record: dict[str, Any]) -> Path:
-    """Store a result with its digest, making its directory; say where.
+    """Store a result, making its directory; say where. The record gets its digest, so that what is printed has it too.
 
     One that is not complete yet does not take the place of one that is: it waits beside it as NAME.partial.json.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    record.update(with_digest(record))
     partial = path.with_name(f"{path.stem}.partial{path.suffix}")
     if record.get("complete") is False and _is_complete(path):
-        write_json(partial, with_digest(record))
+        write_json(partial, record)
         return partial
-    write_json(path, with_digest(record))
+    write_json(path, record)
     if record.get("complete"):
         partial.unlink(missing_ok=True)
     return path
@@ -61,28 +62,28 @@ def write(path: str | Path, record: dict[str, Any]) -> Path:
 def write_new(directory: Path, name: str, record: dict[str, Any]) -> Path:
     """Store a result as NAME.json, or NAME-2.json and so on: a file of its own, whoever else writes there."""
     directory.mkdir(parents=True, exist_ok=True)
-    stored = with_digest(record)
+    record.update(with_digest(record))
     names = (f"{name}.json" if number == 1 else f"{name}-{number}.json" for number in itertools.count(1))
-    return next(path for path in (directory / one for one in names) if create_json(path, stored))
+    return next(path for path in (directory / one for one in names) if create_json(path, record))
 
 
-def read(path: Path) -> Any:
-    """A stored result without its digest; one that cannot be read, or was changed since, is refused."""
+def read(path: Path) -> tuple[Any, bool]:
+    """A stored result without its digest, and whether it is as it was written."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"the result {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise UserError(f"{path} is not a result of simplax: it is not JSON.") from error
-    content = without_digest(found) if isinstance(found, dict) else found
-    if content is None:
-        raise UserError(f"{path} is not as it was written: measure it again.")
-    return content
+    if not isinstance(found, dict):
+        return found, True
+    intact = without_digest(found) is not None
+    return {name: value for name, value in found.items() if name != DIGEST}, intact
 
 
 def _is_complete(path: Path) -> bool:
     try:
-        record = read(path)
-        return "result" in record and record.get("complete", True)
+        record, intact = read(path)
+        return intact and "result" in record and record.get("complete", True)
     except (UserError, AttributeError, TypeError):
         return False

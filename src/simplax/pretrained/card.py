@@ -81,9 +81,11 @@ def _stored(value: Any) -> Any:
 def _result(path: Path) -> str:
     """The numbers of one evaluation and how to get them again."""
     try:
-        record = read(path)
+        record, intact = read(path)
         numbers = {k: v for k, v in record["result"].items() if isinstance(v, int | float | str)}
         command = str(record["command"])
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path} is not the manifest of an evaluation: see `simplax evaluate`.") from None
+    if not intact:
+        raise UserError(f"{path} is not as it was written: measure it again.")
     return f"\n```\n{command.replace('```', '')}\n```\n{_settings(numbers)}"

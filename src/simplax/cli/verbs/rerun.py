@@ -89,7 +89,7 @@ def _read(path: Path) -> dict[str, Any]:
     from simplax.io.manifest import read
 
     file = path / "frontier.json" if path.is_dir() else path
-    record = read(file)
+    record, _ = read(file)  # one that was edited is what repeating it finds out
     if isinstance(record, dict) and "benchmark" not in record and isinstance(record.get("manifest"), dict):
         record = record["manifest"]
     if not isinstance(record, dict) or not ("benchmark" in record or {"command", "result"} <= set(record)):
