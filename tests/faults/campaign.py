@@ -101,7 +101,7 @@ def _write(out: Path, report: dict[str, dict[str, int]], seed: int, seconds: flo
         "human text beside it, was read as a number (both have a digest now, and are measured again); a digit",
         "flipped in the `config.json` of an export was another setting (the manifest has its digest now, and a line",
         "warns); a digit flipped in the manifest of prepared data was another description (it has a digest now); one",
-        "in the result of an evaluation or in a row of a suite was shown (both have a digest now, and it is said); a full",
+        "in the result of an evaluation or in a row of a suite was shown (both have a digest, and it is said); a full",
         "disk under safetensors was a traceback (it is one sentence now).",
         "Known: training does not compare prepared data with its digests, because that reads all of it;",
         "`simplax data text DIR` does.",
