@@ -1,4 +1,4 @@
-"""Results of the Sudoku suite in the documentation; `python -m simplax.cli.reference` writes them from results/suites."""
+"""Results of the Sudoku suite in the documentation; `python -m simplax.cli.reference` writes them from the results."""
 
 from __future__ import annotations
 
