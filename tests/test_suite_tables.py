@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from simplax.cli import main
 from simplax.cli.verbs.rerun import _without_places
@@ -17,9 +18,10 @@ from simplax.evaluate.repeats import compare
 from simplax.suites.benchmark import Column
 from simplax.suites.catalogue import declare
 from simplax.suites.declared import Options
-from simplax.suites.formats import html, latex, markdown
+from simplax.suites.formats import html, latex, markdown, page_run
 from simplax.suites.store import Store, identity
 from simplax.suites.table import Cell, Line, Table, table
+from simplax.suites.terminal import terminal
 
 OPTIONS = Options(budget_steps=2, num=20, precision="float32", seeds=(0, 1))
 
@@ -81,6 +83,68 @@ def test_markdown_has_a_cell_for_every_column() -> None:
     assert {line.replace("\\|", "").count("|") for line in lines} == {4}
     assert "**91.2** [88.0, 93.5]" in lines[2] and "<u>30.0</u>" in lines[2] and "<sup>a</sup>" in lines[2]
     assert "<u>50.0</u> [40.0, 60.0] {45.0, 55.0}" in lines[4]
+
+
+NAMES = ("valid %", "unique %", "FCD", "novel and unlike any other %")
+MANY = Table(
+    "quality by number of calls made",
+    tuple(Column(f"{calls} {name}", name, heading=f"{calls} calls") for calls in (8, 16) for name in NAMES),
+    (
+        Line(
+            "x",
+            "first",
+            "model",
+            {f"{calls} {name}": Cell(calls + len(name), 1.0, 99.5) for calls in (8, 16) for name in NAMES},
+            "a,b",
+        ),
+        Line(
+            "y",
+            "second of the methods, truncated",
+            "model",
+            {f"{calls} {name}": Cell(calls + 30.0, 1.0, 99.5) for calls in (8, 16) for name in NAMES},
+        ),
+        Line("w", "third", "model", {}, state="failed: out of memory"),
+    ),
+    ("a: a footnote.",),
+)
+
+
+def printed(found: Table, width: int) -> list[str]:
+    console = Console(width=width, highlight=False)
+    with console.capture() as captured:
+        console.print(terminal(found), markup=False)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+@pytest.mark.parametrize("width", [46, 60, 80, 100, 400])
+def test_a_terminal_of_any_width_shows_every_number_whole(width: int) -> None:
+    lines = printed(MANY, width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    for line in MANY.lines:
+        for cell in line.cells.values():
+            assert f"{cell.value:.1f}" in words
+    assert sum(line.count("[1.0, 99.5]") for line in lines) == 16  # intervals are never broken
+    tables = [number for number, line in enumerate(lines) if line.endswith(" calls")]
+    for start, end in zip(tables, [*tables[1:], len(lines)]):
+        assert any(line.startswith("first (a,b)") for line in lines[start:end])
+    assert {lines[number] for number in tables} == {"8 calls", "16 calls"}
+    assert len(tables) == 2 if width >= 80 else len(tables) > 2
+    assert sum("failed" in line.split() for line in lines) == 1 and "third: failed: out of memory." in lines
+
+
+def test_headings_divide_every_format() -> None:
+    text = markdown(MANY)
+    rows = [line for line in text.splitlines() if line.startswith("| first")]
+    assert len(rows) == 2 and {row.count("|") for row in rows} == {6}
+    assert text.index("*8 calls*") < text.index(rows[0]) < text.index("*16 calls*") < text.index(rows[1])
+    found = Cells()
+    found.feed(html(MANY))
+    assert (
+        not found.open and found.count["table"] == 2 and "8 calls" in found.text and MANY.title in found.text
+    )
+    assert latex(MANY).count(r"\begin{tabular}{lcccc}") == 2
+    assert len({column["title"] for column in page_run(MANY)["columns"]}) == 8
 
 
 class Cells(HTMLParser):

@@ -93,8 +93,8 @@ class Watching:
         from rich.console import Group
         from rich.text import Text
 
-        from simplax.suites.formats import terminal
         from simplax.suites.table import table
+        from simplax.suites.terminal import terminal
 
         event = self._now
         doing = "" if event is None else f"{event.job.name}: {event.stage}"

@@ -15,13 +15,22 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Column:
-    """A number per row; `scale` is 100 for shares. `best` is `high`, `low`, or `none` where no value is better."""
+    """A number per row; `scale` is 100 for shares. `best` is `high`, `low`, or `none` where no value is better.
+
+    Neighbours with the same `heading` are printed as one table below it.
+    """
 
     key: str
     title: str
     best: str = "high"
     scale: float = 100.0
     digits: int = 1
+    heading: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """A title that stands alone."""
+        return f"{self.heading}: {self.title}" if self.heading else self.title
 
 
 @dataclass(frozen=True)

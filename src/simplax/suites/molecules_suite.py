@@ -40,11 +40,12 @@ class MoleculesBenchmark(Benchmark):
         return tuple(Point(str(calls), "all", calls, self._columns(calls)) for calls in self.calls)
 
     def _columns(self, calls: int) -> tuple[Column, ...]:
+        heading = f"{calls} calls"
         return (
-            Column(f"{calls} valid", f"{calls} calls: valid %"),
-            Column(f"{calls} unique", "unique %"),
-            Column(f"{calls} FCD", "FCD", best="low", scale=1.0, digits=2),
-            Column(f"{calls} VUN", "V.U.N. %"),
+            Column(f"{calls} valid", "valid %", heading=heading),
+            Column(f"{calls} unique", "unique %", heading=heading),
+            Column(f"{calls} FCD", "FCD", best="low", scale=1.0, digits=2, heading=heading),
+            Column(f"{calls} VUN", "V.U.N. %", heading=heading),
         )
 
     def drawn(self, point: Point | None) -> int:

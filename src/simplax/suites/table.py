@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from simplax.evaluate.intervals import wilson
@@ -50,6 +51,21 @@ class Table:
     lines: tuple[Line, ...]
     footnotes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def parts(self) -> list[Part]:
+        """The table below each heading; a row without numbers is in the first alone, where it says why."""
+        grouped = groupby(self.columns, key=lambda column: column.heading)
+        return [
+            Part(heading, tuple(columns), tuple(line for line in self.lines if not (number and line.state)))
+            for number, (heading, columns) in enumerate(grouped)
+        ]
+
+
+@dataclass(frozen=True)
+class Part:
+    heading: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
 
 
 @dataclass

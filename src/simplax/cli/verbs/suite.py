@@ -93,11 +93,11 @@ def run_(
     """
     from simplax.suites.benchmark import Surroundings
     from simplax.suites.catalogue import declare
-    from simplax.suites.formats import terminal
     from simplax.suites.runner import Runner
     from simplax.suites.store import Store
     from simplax.suites.table import table as table_of
     from simplax.suites.table import to_json
+    from simplax.suites.terminal import terminal
 
     if puzzles is not None and not puzzles.is_file():
         raise UserError(f"{puzzles} is not a file of puzzles: name one with --puzzles.")
