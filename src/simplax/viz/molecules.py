@@ -104,10 +104,16 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
     A point is `{"name", "nfe", "valid", "valid_interval", "FCD/Test", "FCD/Test_interval", "floor", "num_valid"}`.
     Models that were measured at one number of calls only (AR makes one per token) are a horizontal line.
     """
-    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
     for number, name in enumerate(dict.fromkeys(point["name"] for point in points)):
         own = sorted((p for p in points if p["name"] == name), key=lambda p: p["nfe"])
-        style = {"color": f"C{number % 10}", "marker": _MARKS[number % len(_MARKS)], "label": name}
+        dashed = "--" if number >= 10 else "-"  # there are ten colours
+        style = {
+            "color": f"C{number % 10}",
+            "marker": _MARKS[number % len(_MARKS)],
+            "linestyle": dashed,
+            "label": name,
+        }
         for axes, column, scale in ((left, "valid", 100), (right, "FCD/Test", 1)):
             _line(axes, [p for p in own if p[column] is not None], column, scale, style)
     floors = [p["floor"] for p in points if p.get("floor") is not None]
@@ -115,7 +121,6 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
         right.axhspan(
             min(floors), max(floors), color="0.6", alpha=0.5, label="training molecules, as many as are valid"
         )
-        right.legend(frameon=False, fontsize=8)
     left.set(ylabel="valid (%), 95 % interval", ylim=(-2, 102))
     right.set(ylabel="FCD to the test set, 95 % interval", yscale="log")
     for places in ("major", "minor"):
@@ -125,7 +130,9 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
         axes.set(xlabel="network calls per molecule")
         axes.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
         axes.grid(alpha=0.3)
-    left.legend(frameon=False, fontsize=8)
+    figure.legend(
+        *right.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8
+    )
     figure.suptitle(title)
     return save(figure, paths)
 

@@ -1,8 +1,8 @@
-"""`simplax figure molecules RESULT.json...`."""
+"""`simplax figure molecules RESULT...`."""
 
 from __future__ import annotations
 
-import json as json_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,10 @@ def molecules(
     results: Annotated[
         tuple[Path, ...],
         tyro.conf.Positional,
-        tyro.conf.arg(metavar="RESULT", help="manifests that `simplax evaluate MODEL molecules` wrote"),
+        tyro.conf.arg(
+            metavar="RESULT",
+            help="manifests that `simplax evaluate MODEL molecules` wrote, or directories of a suite of molecules",
+        ),
     ],
     /,
     *,
@@ -41,9 +44,10 @@ def molecules(
         raise UserError(f"give one name per result: {len(results)} results but {len(names)} names.")
     files = [image(path) for path in both_formats(out)]
     check_targets(*files)
-    points = [point(path) for path in results]
-    for one, name in zip(points, names or ()):
-        one["name"] = name
+    points = []
+    for number, path in enumerate(results):
+        found = suite_points(path) if path.is_dir() else [point(path)]
+        points += [{**one, "name": names[number]} if names else one for one in found]
     numbers = {one["num"] for one in points}
     told = title or (f"{numbers.pop():,} strings each" if len(numbers) == 1 else "numbers of strings differ")
     written = draw_calls(points, files, title=told)
@@ -52,8 +56,10 @@ def molecules(
 
 def point(path: Path) -> dict[str, Any]:
     """What the figure needs of one manifest."""
+    from simplax.io.manifest import read
+
+    record, _ = read(path)
     try:
-        record = json_module.loads(path.read_text(encoding="utf-8"))
         result, ends = record["result"], record["result"]["intervals"]
         return {
             "name": record["model"]["name"],
@@ -67,7 +73,50 @@ def point(path: Path) -> dict[str, Any]:
             "FCD/Test_interval": ends.get("FCD/Test"),
             "floor": (result.get("floor") or {}).get("FCD/Test"),
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         raise UserError(
             f"{path} is not what `simplax evaluate MODEL molecules` writes: name a file in MODEL/evaluations."
         ) from None
+
+
+def suite_points(directory: Path) -> list[dict[str, Any]]:
+    """The points of every row of a suite; its floor is that of as many training molecules as strings were drawn."""
+    from simplax.suites.catalogue import declare
+    from simplax.suites.molecules_suite import FLOOR, MoleculesBenchmark
+    from simplax.suites.store import Store, read, stored_options
+
+    stored = stored_options(directory)
+    suite = None if stored is None else declare(*stored)
+    if suite is None or not isinstance(suite.benchmark, MoleculesBenchmark):
+        raise UserError(f"{directory} holds no suite of molecules: see `simplax suite run molecules`.")
+    store = Store.at(directory)
+    floor = (read(store.reference(FLOOR)) or {}).get("points", {}).get("values", {})
+    points: dict[tuple[str, float], dict[str, Any]] = {}
+    for entry in suite.entries:
+        record = read(store.result(entry, suite.seeds[0])) or {}
+        for calls, measured in record.get("points", {}).items():
+            # some methods need more calls, and some make the same number whatever is asked for
+            if f"{calls} valid" in measured["values"]:
+                points.setdefault(
+                    (entry.title, measured["nfe"]), _suite_point(entry.title, calls, measured, floor)
+                )
+    return list(points.values())
+
+
+def _suite_point(
+    title: str, calls: str, measured: Mapping[str, Any], floor: Mapping[str, Any]
+) -> dict[str, Any]:
+    values, distance = measured["values"], f"{calls} FCD"
+    valid, *shares = values[f"{calls} valid"]
+    return {
+        "name": title,
+        "nfe": measured["nfe"],
+        "num": measured["num"],
+        "num_valid": round(valid * measured["num"]),
+        "temperature": measured["setting"]["temperature"],
+        "valid": valid,
+        "valid_interval": shares,
+        "FCD/Test": values[distance][0],
+        "FCD/Test_interval": values[distance][1:] if None not in values[distance] else None,
+        "floor": floor.get(distance, [None])[0],
+    }
