@@ -88,7 +88,7 @@ class Cost:
 
 
 def cost(suite: Suite, job: Job, rates: Rates) -> Cost:
-    """Of a whole job; what is done of it already is not subtracted."""
+    """Of a whole job; numbers that are there already are not subtracted."""
     run, benchmark = job.config.run, suite.benchmark
     train = run.steps * run.batch_size * rates.step
     draws = benchmark.drawn(None) * sum(benchmark.development_calls(group) for group in benchmark.groups())

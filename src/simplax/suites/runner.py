@@ -14,7 +14,7 @@ from simplax.suites.benchmark import Surroundings
 from simplax.suites.declared import Job, Options, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.pace import Cost, Pace, cost, rates
-from simplax.suites.store import Store, finished, keep, keep_options, read
+from simplax.suites.store import Store, finished, keep, keep_options, read, weights_of
 from simplax.suites.work import Watch, Worker, plain
 
 
@@ -61,10 +61,12 @@ class Runner:
         return finished(self.store, self.suite, job, self.around)
 
     def plan(self) -> dict[str, Cost]:
-        """Expected cost of every job that is not done."""
+        """Expected cost of every job that is not done; nothing for training where the weights are there."""
         left = [job for job in self.jobs() if not self.done(job)]
         known = rates(left)
-        return {job.key: cost(self.suite, job, known[job.key]) for job in left}
+        costs = {job.key: cost(self.suite, job, known[job.key]) for job in left}
+        trained = {job.key for job in left if weights_of(self.store, job) is not None}
+        return {key: replace(one, train=0.0) if key in trained else one for key, one in costs.items()}
 
     def run(self, pace: Pace) -> None:
         keep_options(self.store, self.suite, self.options)

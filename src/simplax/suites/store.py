@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -83,23 +84,32 @@ def started(store: Store, suite: Suite, entry: Entry, seed: int) -> dict[str, An
     return found if found is not None and found.get("identity") == identity(suite, entry, seed) else None
 
 
-def exported(store: Store, job: Job) -> bool:
-    """Whether the weights that are kept are those of this training, as it is declared now."""
-    place = store.model(job)
-    config = read(place / CONFIG)
-    if config is None or not (place / WEIGHTS).is_file():
-        return False
+def weights_of(store: Store, job: Job) -> Path | None:
+    """The exported model of this training, as it is declared now: this suite's own, or that of a suite beside it."""
+    beside = sorted(store.directory.parent.glob(f"*/models/*-seed{job.seed}"))
+    for place in (store.model(job), *beside):
+        config = place / CONFIG
+        if (place / WEIGHTS).is_file() and config.is_file() and _trained(config, config.stat().st_mtime_ns) == job.key:
+            return place
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _trained(config: Path, changed: int) -> str | None:
+    """The key of the training an export is of; `changed` is when its file was written."""
+    found = read(config)
     try:
-        return training_key(from_json(config)) == job.key
+        return None if found is None else training_key(from_json(found))
     except UserError:  # of another version
-        return False
+        return None
 
 
 def finished(store: Store, suite: Suite, job: Job, around: Surroundings) -> bool:
     """Whether every row of a job has all numbers that can be had here, made with the weights that are kept."""
-    if not exported(store, job):
+    place = weights_of(store, job)
+    if place is None:
         return False
-    digest_of_weights = sha256(store.model(job) / WEIGHTS)
+    digest_of_weights = sha256(place / WEIGHTS)
     wanted = {p.key for p in suite.benchmark.points() if suite.benchmark.missing(p, around) is None}
     for entry in job.entries:
         record = started(store, suite, entry, job.seed)

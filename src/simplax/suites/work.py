@@ -6,10 +6,12 @@ the same numbers.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from simplax.suites.benchmark import Measured, Point, Surroundings
 from simplax.suites.declared import Entry, Job, Setting, Suite
 from simplax.suites.fair import parameters
 from simplax.suites.identity import machine
-from simplax.suites.store import Store, exported, identity, keep, started
+from simplax.suites.store import Store, identity, keep, started, weights_of
 from simplax.train import precision as precisions
 
 
@@ -71,9 +73,11 @@ class Worker:
             self._row(job, entry, model)
 
     def _model(self, job: Job) -> Model:
-        """The exported weights, in half precision: what is measured is what is kept."""
-        place = self.store.model(job)
-        if not exported(self.store, job):
+        """The exported weights, in half precision: what is measured is what is kept. Suites beside this one share
+        theirs, so that a run that is gone need not be repeated."""
+        place = weights_of(self.store, job)
+        if place is None:
+            place = self.store.model(job)
             run = self.store.run(job)
             self.watch(Event(job, "train", 0, job.config.run.steps))
             launch(job.config, run, hooks=[_Steps(job, self.watch)], device=self.device, quiet=True)
@@ -115,7 +119,8 @@ class Worker:
             parameters=parameters(job.config),
             machine=machine(),
         )
-        about["model"]["path"] = f"models/{job.name}"
+        place = weights_of(self.store, job) or self.store.model(job)
+        about["model"]["path"] = Path(os.path.relpath(place, self.store.directory)).as_posix()
         return {
             "identity": identity(self.suite, entry, job.seed),
             "row": entry.name,
@@ -177,7 +182,9 @@ class Worker:
 
     def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, Setting | None]) -> None:
         """The exported model is sampled as its first row was: with the first group's setting, and the last's where
-        nothing is given."""
+        nothing is given. One that belongs to another suite stays as that left it."""
+        if weights_of(self.store, job) != self.store.model(job):
+            return
         found = [(group, setting) for group, setting in chosen.items() if setting is not None]
         if not found:
             return
