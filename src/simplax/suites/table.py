@@ -14,6 +14,8 @@ from simplax.suites.declared import Entry, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.store import Store, read, started
 
+TOO_MANY_CALLS = "no number where every setting of its sampler makes more calls than the column has"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -109,12 +111,15 @@ def _line(
     footnotes: _Footnotes,
     refused: dict[str, str],
 ) -> Line:
-    marks = footnotes.mark([*entry.differs.values(), *entry.notes])
+    reasons = [*entry.differs.values(), *entry.notes]
     if entry.name in refused:
+        marks = footnotes.mark(reasons)
         return Line(entry.name, entry.title, "model", {}, marks, f"refused: {refused[entry.name]}")
     records = [started(store, suite, entry, seed) for seed in suite.seeds]
     known = [record for record in records if record is not None]
     points = [point for record in known for point in record["points"].values()]
+    skipped = any("skipped" in point["facts"] for point in points)
+    marks = footnotes.mark([*reasons, *([TOO_MANY_CALLS] if skipped else [])])
     cells = {column.key: _cell(column, points) for column in columns}
     found = {key: cell for key, cell in cells.items() if cell is not None}
     return Line(entry.name, entry.title, "model", found, marks, "" if found else _state(store, suite, entry))
