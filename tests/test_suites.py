@@ -20,6 +20,7 @@ import simplax
 from simplax.cli import main
 from simplax.methods import MDLM, METHODS, Facts
 from simplax.pretrained.model import Model
+from simplax.recipes.launch import build
 from simplax.suites.benchmark import Surroundings
 from simplax.suites.catalogue import SUITES, declare
 from simplax.suites.declared import Options, Suite
@@ -28,7 +29,7 @@ from simplax.suites.pace import Pace
 from simplax.suites.runner import Runner
 from simplax.suites.store import Store, read
 from simplax.suites.table import table
-from simplax.suites.work import fitting_setting
+from simplax.suites.work import fitting_setting, with_setting
 
 SMALL = ["--budget-steps", "30", "--num", "30", "--precision", "float32"]
 OPTIONS = Options(budget_steps=30, num=30, precision="float32")
@@ -319,3 +320,15 @@ def test_points_that_need_a_file_wait_for_it() -> None:
     suite = declare("sudoku", Options())
     lacking = {p.key for p in suite.benchmark.points() if suite.benchmark.missing(p, Surroundings())}
     assert lacking == {"20", "17"}
+
+
+def test_a_last_call_that_decides_is_one_of_the_calls() -> None:
+    suite = declare("sudoku-diagnostics", Options())
+    entry = next(entry for entry in suite.entries if entry.name == "posterior-argmax")
+    setting = entry.tries[0]
+    assert getattr(setting.sampler, "last", None) == "posterior_argmax"
+    task: Any = replace(entry.config.task, size=4)  # type: ignore[type-var]
+    small = replace(entry.config.architecture, width=16, depth=1, heads=2, relations="sudoku4")
+    config = replace(entry.config, task=task, architecture=small)
+    model = with_setting(Model(build(config).eval(), config), setting, 5)
+    assert model.sample(2, seeds=0).nfe == 5

@@ -240,7 +240,8 @@ def encode_setting(setting: Setting) -> dict[str, Any]:
 
 
 def with_setting(model: Model, setting: Setting, calls: int) -> Model:
-    """The model, sampled so by default."""
+    """The model, sampled so by default. A chain that ends with one more call makes one step less."""
+    calls -= getattr(setting.sampler, "last", None) is not None
     sampling = SamplingDefaults(calls, setting.temperature, sampler=setting.sampler)
     return replace(model, config=replace(model.config, sampling=sampling, unconditional=None))
 
