@@ -78,6 +78,9 @@ def test_flop_of_a_step_by_hand() -> None:
 def test_calls_along_a_chain_and_first_calls_are_counted() -> None:
     carry = replace(SHAPE, carry="hidden")
     assert cost.count_calls(Simplax(rollout=4), carry, 8) == cost.Calls(4.0, 0.0)
+    # loops are inside a call, and counted with the weights that they apply again
+    looped = replace(carry, loops=3, loop_loss=True, fewest_loops=2)
+    assert cost.count_calls(Simplax(rollout=4), looped, 8) == cost.Calls(4.0, 0.0)
     first = cost.count_calls(Simplax(), carry, 8)
     assert first.differentiated == 1.0 and 0.7 < first.forward_only <= 1.0
 

@@ -186,8 +186,9 @@ def memory(
 
 
 def count_calls(method: Method, architecture: Architecture, length: int) -> Calls:
-    """How a training step of `method` calls its network, counted on a small one."""
-    denoiser = _small(method, length, architecture, depth=1, width=1, vocabulary=16)
+    """How a training step of `method` calls its network, counted on a small one; a call with loops is one call."""
+    once = replace(architecture, loops=1, loop_loss=False, fewest_loops=None)
+    denoiser = _small(method, length, once, depth=1, width=1, vocabulary=16)
     sequences = {True: 0, False: 0}
 
     def count(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:

@@ -21,7 +21,8 @@ from simplax.train.run import Run
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
-NEUTRAL_START = tuple(f"{trunk}{part}." for trunk in ("", "trunk.") for part in ("carry_norm", "label_embed"))
+_NEUTRAL = ("carry_norm", "self_condition_map", "label_embed")
+NEUTRAL_START = tuple(f"{trunk}{part}." for trunk in ("", "trunk.") for part in _NEUTRAL)
 """Modules that change nothing at initialisation, and that the weights a run starts from may lack."""
 _PACKAGED = Path(__file__).parents[1] / "pretrained" / "models"
 
