@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("latex2mathml", reason="the docs extra is not installed")
 
-from markdown import Markdown
-
 from docs_math import _INLINE, mathml
+from markdown import Markdown
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
