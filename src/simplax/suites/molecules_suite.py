@@ -11,17 +11,17 @@ from typing import Any
 from simplax.methods import Method
 from simplax.nn import Architecture
 from simplax.pretrained.model import Model
+from simplax.recipes.discrete import MOLECULES_NU
 from simplax.recipes.molecules import MOLECULES_SIMPLAX
 from simplax.suites.benchmark import Benchmark, Column, Measured, Point, Progress, Surroundings
 from simplax.suites.declared import Options, Suite
-from simplax.suites.rows import Plan, seeds_of, steps_of
+from simplax.suites.rows import BOUND_WEIGHTING, Plan, seeds_of, steps_of
 from simplax.tasks import MoleculesTask, Task
 
 STEPS = 4000
 _EVALUATION, _DEVELOPMENT = 0, 1 << 40  # first seeds of the noise
 _WORST = 1e6
 FLOOR = "training molecules"
-_WEIGHTING = "the loss has the weighting of the bound, as in UDLM's phase of the paper's training, not the constant one"
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,8 @@ def molecules(options: Options) -> Suite:
         precision=options.precision,
         place=_as_it_is,
         soft_cap=30.0,
-        methods={"simplax": (MOLECULES_SIMPLAX, _WEIGHTING)},
+        methods={"simplax": (MOLECULES_SIMPLAX, BOUND_WEIGHTING)},
+        nu=MOLECULES_NU,
     )
     benchmark = MoleculesBenchmark() if options.num is None else MoleculesBenchmark(num=options.num)
     title = "QM9 against network calls: valid, unique, Frechet ChemNet distance, valid and unique and novel"

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from simplax.concentration import Normalised
 from simplax.config.run import RunConfig
 from simplax.methods import AR, METHODS, UDLM, Method, Simplax
 from simplax.nn import Architecture
 from simplax.nn.carry import carry_of
 from simplax.recipes.continuous import SHORT
-from simplax.recipes.discrete import discrete
+from simplax.recipes.discrete import SUDOKU_NU, discrete
 from simplax.recipes.launch import build
 from simplax.suites.declared import Entry, Options, Setting
 from simplax.suites.fair import matched, parameters
@@ -21,16 +22,19 @@ from simplax.train import Optimizer, Run
 
 SAME_OBJECTIVE = ("duo-base",)
 """Methods that are left out: value for value another one of the table."""
+BOUND_WEIGHTING = (
+    "the loss has the weighting of the bound, as in the paper's first phase, not the constant one"
+)
 SOFT_CAP = "the logits are capped at 30, as published"
 FITTED = "another width, with which the network has as many parameters as the others"
 
 
-def method_of(name: str, steps: int) -> Method:
-    """As published, with warm-ups and curricula for a run of so many steps."""
+def method_of(name: str, steps: int, nu: Normalised = SUDOKU_NU) -> Method:
+    """As published, with warm-ups and curricula for a run of so many steps; `nu` is SDM's, published per domain."""
     known: dict[str, Method] = {
         "simplax": Simplax(weighting="constant", concentration=0.01),
         "udlm": UDLM(),
-        **discrete(steps),
+        **discrete(steps, nu),
         **SHORT,
     }
     return known.get(name) or METHODS[name]()
@@ -49,6 +53,7 @@ class Plan:
     warmup: int = 100
     ema: float = 0.998
     soft_cap: float | None = None
+    nu: Normalised = SUDOKU_NU
     methods: Mapping[str, tuple[Method, str]] = field(default_factory=dict)
     """Methods that this benchmark needs otherwise than `method_of` has them, and why."""
     optimizer: Optimizer = field(
@@ -108,7 +113,7 @@ class Plan:
 
     def _row(self, name: str) -> Entry:
         chosen, why = self.methods.get(name, (None, None))
-        method = method_of(name, self.steps) if chosen is None else chosen
+        method = method_of(name, self.steps, self.nu) if chosen is None else chosen
         notes = () if why is None else (why,)
         return self.entry(name, METHODS[name].facts.title, method, notes=notes, **self._capped(name))
 

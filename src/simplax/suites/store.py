@@ -84,6 +84,15 @@ def started(store: Store, suite: Suite, entry: Entry, seed: int) -> dict[str, An
     return found if found is not None and found.get("identity") == identity(suite, entry, seed) else None
 
 
+def measured_beside(store: Store, wanted: str, seed: int) -> dict[str, Any] | None:
+    """What a suite beside this one knows of a row with the same identity: it need not be measured twice."""
+    for file in sorted(store.directory.parent.glob(f"*/results/*-seed{seed}.json")):
+        found = read(file)
+        if found is not None and found.get("identity") == wanted:
+            return found
+    return None
+
+
 def weights_of(store: Store, job: Job) -> Path | None:
     """The exported model of this training, as it is declared now: this suite's own, or that of a suite beside it."""
     beside = sorted(store.directory.parent.glob(f"*/models/*-seed{job.seed}"))

@@ -14,6 +14,9 @@ from simplax.suites.declared import Entry, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.store import Store, read, started
 
+_NAMED = 5  # more rows than that are counted, not named, where they have no numbers
+TOO_MANY_CALLS = "no number where every setting of its sampler makes more calls than the column has"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -109,12 +112,15 @@ def _line(
     footnotes: _Footnotes,
     refused: dict[str, str],
 ) -> Line:
-    marks = footnotes.mark([*entry.differs.values(), *entry.notes])
+    reasons = [*entry.differs.values(), *entry.notes]
     if entry.name in refused:
+        marks = footnotes.mark(reasons)
         return Line(entry.name, entry.title, "model", {}, marks, f"refused: {refused[entry.name]}")
     records = [started(store, suite, entry, seed) for seed in suite.seeds]
     known = [record for record in records if record is not None]
     points = [point for record in known for point in record["points"].values()]
+    skipped = any("skipped" in point["facts"] for point in points)
+    marks = footnotes.mark([*reasons, *([TOO_MANY_CALLS] if skipped else [])])
     cells = {column.key: _cell(column, points) for column in columns}
     found = {key: cell for key, cell in cells.items() if cell is not None}
     return Line(entry.name, entry.title, "model", found, marks, "" if found else _state(store, suite, entry))
@@ -201,7 +207,8 @@ def _remarks(suite: Suite, lines: Sequence[Line]) -> tuple[str, ...]:
         remarks.append(f"Published: {suite.published.source}.")
     unmeasured = [line.title for line in lines if line.state]
     if unmeasured:
-        remarks.append(f"Without numbers: {', '.join(unmeasured)}.")
+        named = ", ".join(unmeasured) if len(unmeasured) <= _NAMED else f"{len(unmeasured)} rows"
+        remarks.append(f"Without numbers: {named}.")
     return tuple(remarks)
 
 

@@ -18,6 +18,7 @@ import torch
 
 from simplax.config.run import SamplingDefaults, Unconditional, encode
 from simplax.errors import UserError
+from simplax.io.files import write_json
 from simplax.nn.foreign import attribute
 from simplax.pretrained.manifest import manifest
 from simplax.pretrained.model import Model, from_pretrained
@@ -27,7 +28,7 @@ from simplax.suites.benchmark import Measured, Point, Surroundings
 from simplax.suites.declared import Entry, Job, Setting, Suite
 from simplax.suites.fair import parameters
 from simplax.suites.identity import machine
-from simplax.suites.store import Store, identity, keep, started, weights_of
+from simplax.suites.store import Store, identity, keep, measured_beside, read, started, weights_of
 from simplax.train import precision as precisions
 
 
@@ -43,6 +44,7 @@ class Event:
 
 
 Watch = Callable[[Event], None]
+_TRAINING = "training.json"
 _ROUNDING = 1e-9  # of a mean over sequences
 
 
@@ -80,20 +82,27 @@ class Worker:
             place = self.store.model(job)
             run = self.store.run(job)
             self.watch(Event(job, "train", 0, job.config.run.steps))
+            began, resumed = time.perf_counter(), run.exists()
             launch(job.config, run, hooks=[_Steps(job, self.watch)], device=self.device, quiet=True)
+            seconds = time.perf_counter() - began
             trained = from_pretrained(run, device="cpu")
             shutil.rmtree(place, ignore_errors=True)  # weights of settings that were declared before
             replace(trained, config=replace(trained.config, name=job.name)).save_pretrained(
                 place, torch.float16
             )
+            # of a run that was interrupted only the last part is known
+            about = {
+                "seconds": None if resumed else seconds,
+                "steps": job.config.run.steps,
+                "machine": machine(),
+            }
+            write_json(place / _TRAINING, about)
         model = from_pretrained(place, device=self.device)
         precisions.apply(job.config.run.precision, model.denoiser)
         return model
 
     def _row(self, job: Job, entry: Entry, model: Model) -> None:
-        record = started(self.store, self.suite, entry, job.seed)
-        if record is None or record["manifest"]["model"]["sha256"] != model.origin["sha256"]:
-            record = self._new(job, entry, model)
+        record = self._known(job, entry, model) or self._new(job, entry, model)
         chosen = {
             group: self._choose(job, entry, model, group, record) for group in self.suite.benchmark.groups()
         }
@@ -104,6 +113,23 @@ class Worker:
                 continue
             record["points"][point.key] = self._measure(job, point, model, chosen[point.group])
             self._save(job, entry, record)
+
+    def _known(self, job: Job, entry: Entry, model: Model) -> dict[str, Any] | None:
+        """The record of a row so far, or that of an equal row of another suite, if it is of these weights."""
+        own = started(self.store, self.suite, entry, job.seed)
+        found = own or measured_beside(self.store, identity(self.suite, entry, job.seed), job.seed)
+        if found is None or found["manifest"]["model"]["sha256"] != model.origin["sha256"]:
+            return None
+        if own is None:
+            found.update(row=entry.name, title=entry.title)
+            found["manifest"]["model"]["path"] = self._place(job)
+            self._save(job, entry, found)
+        return found
+
+    def _place(self, job: Job) -> str:
+        """Of the weights, from the directory of the suite."""
+        place = weights_of(self.store, job) or self.store.model(job)
+        return Path(os.path.relpath(place, self.store.directory)).as_posix()
 
     def _new(self, job: Job, entry: Entry, model: Model) -> dict[str, Any]:
         """The manifest of a row: who, with what, from which weights."""
@@ -118,9 +144,9 @@ class Worker:
             batch_size=job.config.run.batch_size,
             parameters=parameters(job.config),
             machine=machine(),
+            trained=read((weights_of(self.store, job) or self.store.model(job)) / _TRAINING),
         )
-        place = weights_of(self.store, job) or self.store.model(job)
-        about["model"]["path"] = Path(os.path.relpath(place, self.store.directory)).as_posix()
+        about["model"]["path"] = self._place(job)
         return {
             "identity": identity(self.suite, entry, job.seed),
             "row": entry.name,
@@ -135,10 +161,10 @@ class Worker:
 
     def _choose(
         self, job: Job, entry: Entry, model: Model, group: str, record: dict[str, Any]
-    ) -> Setting | None:
-        """The best of the tries; of equal ones the first, which is the sampler's default.
+    ) -> list[Setting]:
+        """The tries, the best first; of equal ones the first declared, which is the sampler's default.
 
-        One that makes more calls than every row may is not chosen; None if all do.
+        Those that make more calls than every row may are left out.
         """
         benchmark, found = self.suite.benchmark, record["development"].setdefault(group, [])
         calls, number = benchmark.development_calls(group), benchmark.drawn(None)
@@ -157,14 +183,16 @@ class Worker:
             found.append({"setting": encode_setting(setting), **about})
             self._save(job, entry, record)
         permitted = [index for index, one in enumerate(found) if one.get("allowed", True)]
-        best = max(permitted, key=lambda index: (found[index]["score"], -index), default=None)
-        record["chosen"][group] = best
-        return None if best is None else entry.tries[best]
+        order = sorted(permitted, key=lambda index: (-found[index]["score"], index))
+        record["chosen"][group] = order[0] if order else None
+        return [entry.tries[index] for index in order]
 
-    def _measure(self, job: Job, point: Point, model: Model, setting: Setting | None) -> dict[str, Any]:
-        """The numbers of a point; none, and the reason, for a sampler that would need more calls than it has."""
+    def _measure(self, job: Job, point: Point, model: Model, settings: list[Setting]) -> dict[str, Any]:
+        """The numbers of a point by the best setting that makes no more calls than it has; none, and the reason, if
+        all make more."""
         total = self.suite.benchmark.drawn(point)
-        if setting is None or not _fits(setting, point, model):
+        setting = fitting_setting(settings, point, model)
+        if setting is None:
             return {"values": {}, "num": 0, "nfe": 0.0, "seconds": 0.0, "facts": {"skipped": "more calls"}}
 
         def tell(done: int) -> None:
@@ -180,12 +208,12 @@ class Worker:
         depth = int(attribute(model.denoiser, "block_passes", 0) or 0)
         return {**plain(measured), "block_passes": measured.nfe * depth, "setting": encode_setting(setting)}
 
-    def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, Setting | None]) -> None:
+    def _keep_defaults(self, job: Job, model: Model, chosen: dict[str, list[Setting]]) -> None:
         """The exported model is sampled as its first row was: with the first group's setting, and the last's where
         nothing is given. One that belongs to another suite stays as that left it."""
         if weights_of(self.store, job) != self.store.model(job):
             return
-        found = [(group, setting) for group, setting in chosen.items() if setting is not None]
+        found = [(group, settings[0]) for group, settings in chosen.items() if settings]
         if not found:
             return
         (group, setting), (_, free) = found[0], found[-1]
@@ -212,7 +240,8 @@ def encode_setting(setting: Setting) -> dict[str, Any]:
 
 
 def with_setting(model: Model, setting: Setting, calls: int) -> Model:
-    """The model, sampled so by default."""
+    """The model, sampled so by default. A chain that ends with one more call makes one step less."""
+    calls -= getattr(setting.sampler, "last", None) is not None
     sampling = SamplingDefaults(calls, setting.temperature, sampler=setting.sampler)
     return replace(model, config=replace(model.config, sampling=sampling, unconditional=None))
 
@@ -229,8 +258,11 @@ def plain(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _fits(setting: Setting, point: Point, model: Model) -> bool:
-    """Whether a sampler that makes a call per position has as many, where nothing is given that saves it some."""
+def fitting_setting(settings: list[Setting], point: Point, model: Model) -> Setting | None:
+    """The first setting whose sampler makes no more calls than a point has. One that makes a call per position has as
+    many as it needs where something is given that saves it some."""
     task = model.config.task
-    fixed = setting.sampler.steps_for(task.length)
-    return fixed is None or task.has_answers or fixed <= point.calls
+    fixed = ((setting, setting.sampler.steps_for(task.length)) for setting in settings)
+    return next(
+        (one for one, calls in fixed if calls is None or task.has_answers or calls <= point.calls), None
+    )

@@ -97,8 +97,11 @@ class Yardstick:
     @cached_property
     def controls(self) -> dict[str, Control]:
         """Sets of `num` rows by name, each a way to look good without writing anything."""
-        train = self._rows("train", max(self.num, _TRAIN_TOKENS // self.prepared.length))
-        return self.reference().controls(train, self.decode, self.prepared.vocab_size)
+        return self.reference().controls(self.train_rows, self.decode, self.prepared.vocab_size)
+
+    @property
+    def train_rows(self) -> Tensor:
+        return self._rows("train", max(self.num, _TRAIN_TOKENS // self.prepared.length))
 
     def decode(self, ids: Tensor) -> list[str]:
         """Texts in which documents end with the symbol that scorers know, whatever the tokenizer calls it."""
