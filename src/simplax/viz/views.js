@@ -13,8 +13,11 @@ function marked(parent, parts) {
 
 class Boards {
   constructor(root, run) {
-    marked(root, [["Every step calls the network once. "], ["Blue", "given"], [" is given, plain is right, "], ["underlined", "wrong"],
-      [" is wrong, "], ["shaded", "conflict"], [" breaks a rule."]]);
+    this.run = run;
+    const some = test => run.episodes.some(test);
+    const given = some(episode => /[1-9]/.test(episode.puzzle)) ? [["blue", "given"], [" is given, "]] : [];
+    const wrong = some(episode => episode.solution !== null) ? [["plain is right, "], ["underlined", "wrong"], [" is wrong, "]] : [];
+    marked(root, [["Every step calls the network once: "], ...given, ...wrong, ["shaded", "conflict"], [" breaks a rule."]]);
     const place = add(root, "div", { className: "boards" });
     this.boards = run.episodes.map(episode => this.build(place, episode));
     this.frames = Math.max(...run.episodes.map(episode => episode.frames.length));
@@ -51,7 +54,7 @@ class Boards {
     }
   }
 
-  name(number) { return `step ${number}`; }
+  name(number) { return `step ${this.run.steps?.[number] ?? number}`; }
 }
 
 class Texts {
@@ -78,6 +81,39 @@ class Texts {
         cell.classList.toggle("settled", now[i] === final[i]);
         cell.classList.toggle("changed", now[i] !== before[i]);
       });
+    }
+  }
+
+  name(number) { return `step ${this.run.steps[number]}`; }
+}
+
+// Strings, and what they are drawn as once they can be read.
+class Molecules {
+  constructor(root, run) {
+    this.run = run;
+    const drawn = run.structures.some(picture => picture !== null);
+    marked(root, [[drawn ? "A string is drawn as soon as it can be read as a molecule." : "Strings only: nothing was drawn, or RDKit is not installed."]]);
+    const place = add(root, "div", { className: "molecules" });
+    this.samples = run.samples.map(sample => this.build(place, sample, drawn));
+    this.frames = run.steps.length;
+  }
+
+  build(place, sample, drawn) {
+    const figure = add(place, "figure"), picture = add(figure, "div", { className: "picture", hidden: !drawn });
+    // an image, for the text of an SVG from another page's data may hold a script, and in an image it never runs
+    const image = add(picture, "img", { hidden: true }), none = add(picture, "span", { textContent: "no molecule yet" });
+    const string = add(figure, "code");
+    add(figure, "figcaption", { textContent: `seed ${sample.seed}` });
+    return { frames: sample.frames, image, none, string };
+  }
+
+  draw(number) {
+    for (const { frames, image, none, string } of this.samples) {
+      const text = this.run.strings[frames[number]], svg = this.run.structures[frames[number]];
+      string.textContent = text || "(empty)";
+      image.hidden = svg === null;
+      none.hidden = svg !== null;
+      if (svg !== null) Object.assign(image, { src: `data:image/svg+xml,${encodeURIComponent(svg)}`, alt: `structure of ${text}` });
     }
   }
 
@@ -182,4 +218,4 @@ class Scores {
   name(number) { return `column ${number + 1}`; }
 }
 
-const VIEWS = { boards: Boards, texts: Texts, frontier: Frontier, scores: Scores };
+const VIEWS = { boards: Boards, texts: Texts, molecules: Molecules, frontier: Frontier, scores: Scores };

@@ -277,4 +277,4 @@ def _shown(scores: list[Score]) -> Any:
             best = score.best_of
             assert best is not None
             row[6:6] = [f"{best.accuracy or best.validity}, of {best.attempts}", f"{best.nfe:g}"]
-    return table(names, rows)
+    return table(names, rows, names=1)
