@@ -63,7 +63,7 @@ def spare(cells: Buffer, trash: Buffer, t: Tables, s: Scratch) -> int:
         digit = cells[i]
         if digit > 0:
             cells[i] = 0
-            found = count(cells, 2, trash, t, s)
+            found = count(cells, 2, 0, trash, t, s)
             cells[i] = digit
             if found == 1:
                 return i
