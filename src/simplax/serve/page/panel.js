@@ -88,6 +88,7 @@ export class Panel {
     const most = Math.max(...this.wrong, 1), wide = Math.max(this.steps, 1);
     const points = this.wrong.map((bad, n) => `${(100 * n / wide).toFixed(2)},${(29 - 28 * bad / most).toFixed(2)}`);
     const at = 100 * number / wide;
+    this.curve.classList.remove("empty");
     this.curve.replaceChildren(svg("path", { d: `M${points.join("L")}` }), svg("line", { x1: at, x2: at, y1: 0, y2: 30 }));
     this.curve.setAttribute("aria-label", `wrong cells by step: ${this.wrong[number]} at step ${number}`);
   }

@@ -26,6 +26,7 @@ export class Settings {
     this.fixed = false;
     this.root = make("fieldset", { className: "settings" }, make("legend", { textContent: title }));
     if (models.length > 1) this.choice("model", "model", models.map(one => one.name), () => this.modelChanged());
+    else this.readers.model = () => models[0].name;
     if (fields.includes("eta")) this.presets();
     this.choice("sampler", "sampler", [OWN], () => this.samplerChanged());
     this.readers.sampler = () => this.chosen.name;
@@ -45,6 +46,7 @@ export class Settings {
     this.sampler.value = sampler;
     this.samplerChanged();
     if (eta !== null) this.set_eta(eta);
+    this.pressed();
   }
 
   // One press for the model's own sampler, one for Simplax's with a state to look at
