@@ -122,7 +122,8 @@ def test_a_suite_goes_through_its_columns(page: Page, tmp_path: Path) -> None:
 def test_pages_on_disk_stand_in_nobodys_way(page: Page, tmp_path: Path, axe: str) -> None:
     """Each kind of page that `--html` and `frontier` write, in light and dark."""
     point = {"temperature": 1.0, "columns": {"entropy": 5.0, "perplexity": 90.0}}
-    frontier = frontier_run({("ours", 8): [point]}, point, setting="Tiny.", texts=["a"])
+    data = {"temperature": 1.0, "columns": {"entropy": 4.8, "perplexity": 40.0}}
+    frontier = frontier_run({("ours", 8): [point]}, data, setting="Tiny.", texts=["a"])
     pages = {
         "board": board_page(tmp_path / "board.html", steps=8)[0],
         "text": write_player(tmp_path / "text.html", "Denoising a text", [TEXT]),

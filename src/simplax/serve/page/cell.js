@@ -36,7 +36,8 @@ export function trail(frames, attempt, cell) {
 }
 
 function trailList(runs, solution, cell, now) {
-  const list = make("ol", { className: "trail" });
+  // it scrolls when it is long, which the keyboard must be able to do as well
+  const list = make("ol", { className: "trail", tabIndex: 0, attributes: { "aria-label": "digits of this cell, step by step" } });
   for (const { digit, from, to } of runs) {
     const right = solution === null || digit === "0" ? null : digit === solution[cell];
     const mark = right === null ? "" : right ? " ✓" : " ✗";

@@ -41,7 +41,7 @@ export class MoleculesTab {
       view.words.textContent = text || "(nothing)";
       const picture = drawn
         ? make("img", { src: `data:image/svg+xml,${encodeURIComponent(drawn)}`, alt: `structure of ${text}` })
-        : make("div", { className: "blank" });
+        : make("div", { className: "blank", textContent: byId("no-drawings").hidden ? "no molecule" : "" });
       view.picture.replaceWith(picture);
       view.picture = picture;
     });

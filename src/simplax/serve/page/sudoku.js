@@ -14,6 +14,8 @@ export class SudokuTab {
   constructor(models) {
     this.models = models;
     this.message = byId("sudoku-message");
+    this.card = byId("cell");
+    this.side = this.card.parentElement;
     this.marked = make("input", { type: "checkbox", id: "revisions" });
     this.marked.addEventListener("change", () => this.show(this.transport.number));
     this.compare = make("input", { type: "checkbox", id: "compare" });
@@ -63,6 +65,8 @@ export class SudokuTab {
 
   compared() {
     this.second.root.hidden = this.panels[1].root.hidden = !this.compare.checked;
+    // beside two boards the settings are long: there is room below the second board
+    (this.compare.checked ? this.panels[1].root : this.side).append(this.card);
   }
 
   keypad() {
@@ -156,6 +160,6 @@ export class SudokuTab {
     const panel = this.panels[this.looked?.panel ?? 0];
     this.panels.forEach((one, i) => one.board.mark(this.looked && i === this.looked.panel ? this.looked.cell : -1));
     const cell = this.looked?.cell ?? [...panel.puzzle].indexOf("0");
-    describeCell(byId("cell"), panel, Math.max(cell, 0), Math.min(this.transport.number, Math.max(panel.frames.length - 1, 0)));
+    describeCell(this.card, panel, Math.max(cell, 0), Math.min(this.transport.number, Math.max(panel.frames.length - 1, 0)));
   }
 }
