@@ -240,6 +240,8 @@ def _complaints(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # bytes that are no text; other bodies are told apart as 422 already
+            return _problem(422, "The body is not JSON.")
         known = {404: "There is nothing at this address.", 405: "This address does not take that method."}
         message = known.get(error.status_code, f"{error.detail}.")
         return _problem(error.status_code, message, dict(error.headers or {}))
