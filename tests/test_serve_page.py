@@ -70,6 +70,7 @@ def test_cells_change_until_the_board_is_solved(page: Page, server: Server) -> N
     assert len(seen) > 3 and all(board[1] == PUZZLE[1] for board in seen)
     assert page.run(DIGITS) == SOLUTION and "solved" in page.text(".panel .panel h2")
     page.run("document.querySelectorAll('[role=gridcell]')[0].focus()")
+    assert page.run("getComputedStyle(document.querySelector('.caption')).visibility") == "visible"
     trail = page.run("[...document.querySelectorAll('.trail li')].map(li => li.textContent)")
     assert trail[-1].startswith(SOLUTION[0])
     assert (

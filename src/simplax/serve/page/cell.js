@@ -73,4 +73,6 @@ export function describeCell(place, run, cell, step) {
   const runs = trail(run.frames, run.attempt, cell), changes = runs.length - 1;
   parts.push(make("h3", { textContent: `Revision trail: ${changes} change${changes === 1 ? "" : "s"} (digit, steps)` }), trailList(runs, run.solution, cell, step));
   place.replaceChildren(...parts);
+  const list = parts.at(-1), here = list.querySelector(".changed");
+  if (here) list.scrollTop = here.offsetTop - list.clientHeight / 2;
 }

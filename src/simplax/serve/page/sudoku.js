@@ -44,7 +44,7 @@ export class SudokuTab {
     wrap.append(this.panels[0].root, this.keypad(), played);
     byId("boards").replaceChildren(wrap, this.panels[1].root);
     byId("sudoku-settings").replaceChildren(this.first.root, this.options(), this.second.root);
-    byId("paste-hint").textContent = `${size * size} cells with . or 0 for blank, on one line or ${size}`;
+    byId("paste-hint").textContent = `${size * size} cells with . or 0 for blank, on one line or on ${size}`;
     this.actions();
     this.compared();
     this.edit(size === 9 ? FIRST : "0".repeat(size ** 2));
