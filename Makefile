@@ -45,7 +45,8 @@ help:
 demo: $(INSTALLED)
 	$(PY) -m simplax demo
 
-serve: $(INSTALLED)
+# with RDKit, which draws molecules
+serve: $(INSTALLED_MOLECULES)
 	$(PY) -m simplax serve --open $(SERVE_ARGS)
 
 test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)
