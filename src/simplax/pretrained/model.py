@@ -268,6 +268,7 @@ class Model:
     ) -> Likelihood:
         """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound.
 
+        Tokens are counted up to the end symbol, where the model learned to write one; padding behind it adds its nats.
         `labels` are named as in `sample`, or a tensor of a task's own `Batch`; without them it is that of no label.
         With `carry=False` a network that carries something from call to call is scored without: a bound as well.
         """
@@ -283,6 +284,7 @@ class Model:
                 seed=seed,
                 batch_size=batch_size,
                 carry=carry,
+                counted=self.config.task.counted(tokens),
                 progress=progress,
             )
 
