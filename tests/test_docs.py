@@ -139,6 +139,7 @@ FIGURES = {
     "sudoku-curves": "results/sudoku/curves",
     "sudoku-eta-sweep": "results/sudoku/eta-sweep",
     "sudoku-revision": "results/sudoku/revision/revision",
+    "molecules-calls": "results/suites/molecules/calls",
     "text-frontier": "results/text/frontier",
     "bench": "benchmarks/bench",
 }
