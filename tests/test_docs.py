@@ -157,6 +157,7 @@ FIGURES = {
     "sudoku-carry-curves": "results/sudoku/carry-curves",
     "sudoku-eta-sweep": "results/sudoku/eta-sweep",
     "sudoku-revision": "results/sudoku/revision/revision",
+    "molecules-calls": "results/suites/molecules/calls",
     "text-frontier": "results/text/frontier",
     "bench": "benchmarks/bench",
 }

@@ -42,7 +42,8 @@ def evaluate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per scored token.
+    """Negative log-likelihood of validation sequences, exact or as an upper bound, in nats per sequence and per scored
+    token: up to the end symbol, where padding follows it, whose nats belong to the sequence.
 
     A network that reads labels reads those of the data, or none with --no-labels. For models of text it is also given
     per character of the scored text, special symbols not counted. A network that carries something from call to call
@@ -114,6 +115,7 @@ def numbers(value: Likelihood, characters: int | None) -> dict[str, float | None
     """One value or bound, with its errors."""
     return {
         "nats_per_token": value.nats_per_token,
+        "nats_per_sequence": value.nats_per_sequence,
         "boundary_terms": value.boundary_terms,
         "standard_error": value.standard_error,
         "monte_carlo_error": value.monte_carlo_error,
