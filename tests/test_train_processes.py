@@ -60,6 +60,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs.append({**late, "directory": str(root / "fsdp-late")})
     stock = {"sharding": "fsdp", "optimizer": {"name": "muon"}}
     jobs.append({"directory": str(root / "stock"), "run": stock})
+    jobs.append({"directory": str(root / "stock-late"), "run": stock, "asks_late": True})
     jobs.append({"directory": str(root / "fsdp-half"), "run": {"sharding": "fsdp"}, "stop_at": 5})
     for fused in (True, False):
         run = {**VALIDATED, "sharding": "fsdp", "accumulate": 2}
@@ -104,12 +105,14 @@ def test_two_processes_resume_bit_for_bit(pairs: Path, sharding: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("other", ["fsdp-watched", "fsdp-late"])
+@pytest.mark.parametrize(
+    ("plain", "other"), [("fsdp-whole", "fsdp-watched"), ("fsdp-whole", "fsdp-late"), ("stock", "stock-late")]
+)
 def test_sharded_weights_are_the_same_bits_validated_or_not_asked_at_once_or_late(
-    pairs: Path, other: str
+    pairs: Path, plain: str, other: str
 ) -> None:
     """Weights gathered for a look at the average must not be those of the next step."""
-    one, two = newest(pairs / "fsdp-whole"), newest(pairs / other)
+    one, two = newest(pairs / plain), newest(pairs / other)
     for mine, its in ((one.weights, two.weights), (one.ema, two.ema)):
         assert all(torch.equal(mine[name], its[name]) for name in mine)
 
