@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from collectives import COUNTS
 from simplax.errors import UserError
 from simplax.train import checkpoint as checkpoints
 from test_train_toy import SHORT, ToySource, assert_same_run, fit, newest, rows, toy, work, worker
@@ -65,6 +67,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for fused in (True, False):
         run = {**VALIDATED, "sharding": "fsdp", "accumulate": 2}
         jobs.append({"directory": str(root / f"fused-{fused}"), "run": run, "fused": fused})
+    for sharding in SHARDINGS:
+        run = {"sharding": sharding, "accumulate": 4, "save_every": 0}
+        jobs.append({"directory": str(root / f"{sharding}-counted"), "run": run, "counted": True})
     finished = worker(jobs, processes=2)
     assert finished.returncode == 0, finished.stderr
     return root
@@ -96,6 +101,17 @@ def test_sharded_networks_keep_the_fused_loss(tmp_path: Path, pairs: Path) -> No
         work({"directory": tmp_path / f"{fused}", "run": VALIDATED, "fused": fused})
         assert_close_runs(tmp_path / f"{fused}", pairs / f"fused-{fused}")
     assert_close_runs(pairs / "fused-True", pairs / "fused-False")
+
+
+@pytest.mark.slow
+def test_gradients_are_exchanged_once_per_step_however_many_micro_batches(pairs: Path) -> None:
+    """Four of them here. DDP sums all parameters at once; FSDP2 those of two blocks and the rest, a little padded."""
+    parameters = sum(p.numel() for p in toy().parameters())
+    copied, split = (json.loads((pairs / f"{s}-counted" / COUNTS).read_text()) for s in SHARDINGS)
+    large = [size for size in copied["all_reduce"] if size > 2]  # the others count tokens and ask who stops
+    assert large == [parameters] * SHORT.steps and not copied["reduce_scatter"]
+    assert len(split["reduce_scatter"]) == 3 * SHORT.steps
+    assert parameters <= sum(split["reduce_scatter"]) / SHORT.steps < 1.1 * parameters
 
 
 @pytest.mark.slow
