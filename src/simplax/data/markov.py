@@ -17,6 +17,8 @@ from simplax.random import Keys, categorical
 from simplax.typing import Batch
 
 _LARGEST_JOINT = 1_000_000
+_SMALLEST = 1e-16
+"""Of a transition, so that every state is left: it is below the rounding of the others."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +45,26 @@ class MarkovChain:
 
     @cached_property
     def initial(self) -> Tensor:
-        """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law."""
-        size = self.categories
-        equations = torch.cat(
-            [self.transition.T - torch.eye(size, dtype=torch.float64), torch.ones(1, size).double()]
-        )
-        target = torch.zeros(size + 1, dtype=torch.float64)
-        target[-1] = 1.0
-        return torch.linalg.lstsq(equations, target.unsqueeze(-1)).solution.squeeze(-1).clamp(min=0.0)
+        """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law.
+
+        States are eliminated one by one without a subtraction (Grassmann, Taksar and Heyman, 1985). No linear algebra
+        library is asked: its last digits depend on where in memory numbers lie, and processes would disagree.
+        """
+        flow = self.transition.clamp(min=_SMALLEST)
+        for last in range(self.categories - 1, 0, -1):
+            flow[:last, last] /= flow[last, :last].sum()
+            flow[:last, :last] += flow[:last, last, None] * flow[None, last, :last]
+        law = torch.ones(1, dtype=torch.float64)
+        for state in range(1, self.categories):
+            law = torch.cat([law, (law * flow[:state, state]).sum(0, keepdim=True)])
+            law = law / law.sum()
+        return law
 
     @property
     def entropy_rate(self) -> float:
         """Nats per further token: sum over k of initial(k) H(transition[k])."""
         rows = -torch.xlogy(self.transition, self.transition).sum(-1)
-        return float(self.initial @ rows)
+        return float((self.initial * rows).sum())
 
     def entropy(self, length: int) -> float:
         """Nats of a sequence of `length` tokens: its first token, then the rate."""
