@@ -32,7 +32,7 @@ import places
 import report
 import shared
 import stores
-from processes import Failure
+from processes import Failure, import_all
 
 from simplax.io.environment import versions
 
@@ -54,30 +54,30 @@ class Kind:
 
 
 KINDS = {
-    "training killed": Kind(kinds.kill_training, 3, 9),
-    "data preparation killed": Kind(kinds.kill_data, 1, 1),
-    "export killed": Kind(kinds.kill_export, 2, 1),
-    "evaluation killed": Kind(shared.kill_evaluation, 3, 6),
-    "frontier killed": Kind(shared.kill_frontier, 4, 5),
-    "one of two processes killed, or both": Kind(shared.kill_ranks, 60, 30),
-    "two processes on one run": Kind(pairs.two_on_run, 3, 4),
-    "two processes on one directory of data": Kind(pairs.two_on_data, 1, 2),
-    "two processes on one export": Kind(pairs.two_on_export, 2, 1),
-    "two processes on one result": Kind(pairs.two_on_evaluation, 3, 2),
-    "two processes on one suite": Kind(pairs.two_on_suite, 7, 8),
-    "two processes on one frontier": Kind(pairs.two_on_frontier, 4, 4),
-    "clock jumped": Kind(shared.jump_clock, 20, 7),
-    "disk full": Kind(places.full_disk, 25, 25),
-    "directory that may not be written": Kind(places.read_only, 40, 0),
-    "bytes of a run flipped or cut": Kind(kinds.damage_run, 4, 1, 20),
-    "bytes of an export flipped or cut": Kind(kinds.damage_export, 2, 0.02, 15),
-    "bytes of adapters flipped or cut": Kind(adapters.damage_adapters, 10, 1, 12),
-    "bytes of prepared data flipped or cut": Kind(shared.damage_data, 1, 0.02, 13),
-    "bytes of results flipped or cut": Kind(stores.damage_results, 6, 0.3, 16),
-    "bytes of a frontier flipped or cut": Kind(shared.damage_frontier, 4, 2, 5),
-    "bytes of a suite flipped or cut": Kind(stores.damage_suite, 7, 2, 5),
-    "bytes of a checkpoint of two processes flipped or cut": Kind(stores.damage_shares, 8, 1, 8),
-    "bytes of locks and claims flipped or cut": Kind(holders.damage_holders, 8, 3, 6),
+    "training killed": Kind(kinds.kill_training, 1, 4),
+    "data preparation killed": Kind(kinds.kill_data, 1, 0.6),
+    "export killed": Kind(kinds.kill_export, 1, 0.7),
+    "evaluation killed": Kind(shared.kill_evaluation, 2, 4),
+    "frontier killed": Kind(shared.kill_frontier, 2, 3),
+    "one of two processes killed, or both": Kind(shared.kill_ranks, 10, 16),
+    "two processes on one run": Kind(pairs.two_on_run, 1, 2),
+    "two processes on one directory of data": Kind(pairs.two_on_data, 0.5, 1),
+    "two processes on one export": Kind(pairs.two_on_export, 1, 0.7),
+    "two processes on one result": Kind(pairs.two_on_evaluation, 1, 1.5),
+    "two processes on one suite": Kind(pairs.two_on_suite, 3, 4),
+    "two processes on one frontier": Kind(pairs.two_on_frontier, 2, 2.5),
+    "clock jumped": Kind(shared.jump_clock, 10, 4),
+    "disk full": Kind(places.full_disk, 12, 12),
+    "directory that may not be written": Kind(places.read_only, 20, 0),
+    "bytes of a run flipped or cut": Kind(kinds.damage_run, 1.5, 0.4, 20),
+    "bytes of an export flipped or cut": Kind(kinds.damage_export, 1, 0.02, 15),
+    "bytes of adapters flipped or cut": Kind(adapters.damage_adapters, 4, 0.3, 12),
+    "bytes of prepared data flipped or cut": Kind(shared.damage_data, 0.5, 0.02, 13),
+    "bytes of results flipped or cut": Kind(stores.damage_results, 3, 0.3, 16),
+    "bytes of a frontier flipped or cut": Kind(shared.damage_frontier, 2, 1.2, 5),
+    "bytes of a suite flipped or cut": Kind(stores.damage_suite, 3, 1.2, 5),
+    "bytes of a checkpoint of two processes flipped or cut": Kind(stores.damage_shares, 3, 0.4, 8),
+    "bytes of locks and claims flipped or cut": Kind(holders.damage_holders, 4, 1.5, 6),
 }
 SHARES = sum(kind.share for kind in KINDS.values())
 
@@ -111,6 +111,7 @@ def main() -> int:
     if not counts:
         parser.error(f"there is no kind of fault with {options.only!r} in its name")
     found, start = dict[str, dict[str, Any]](), time.perf_counter()
+    import_all()
     for number, (name, count) in enumerate(counts.items()):
         left = _left(counts, number, time.perf_counter() - start)
         print(f"[{number + 1}/{len(counts)}] {name}, {left}", flush=True)

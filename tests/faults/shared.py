@@ -103,7 +103,7 @@ def kill_evaluation(place: Path, chance: random.Random, count: int) -> Counter[s
         "--num",
         "256",
         "--draws",
-        "24",
+        "12",
         "--batch-size",
         "16",
     ]
