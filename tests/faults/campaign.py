@@ -37,7 +37,7 @@ from processes import Failure, import_all
 from simplax.io.environment import versions
 
 ROUNDS, DAMAGES = 2, 120
-LARGE_ROUNDS, LARGE_DAMAGES = 4, 1000
+LARGE_ROUNDS, LARGE_DAMAGES = 3, 1000
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ KINDS = {
     "disk full": Kind(places.full_disk, 12, 12),
     "directory that may not be written": Kind(places.read_only, 20, 0),
     "bytes of a run flipped or cut": Kind(kinds.damage_run, 1.5, 0.4, 20),
-    "bytes of an export flipped or cut": Kind(kinds.damage_export, 1, 0.02, 15),
-    "bytes of adapters flipped or cut": Kind(adapters.damage_adapters, 4, 0.3, 12),
-    "bytes of prepared data flipped or cut": Kind(shared.damage_data, 0.5, 0.02, 13),
-    "bytes of results flipped or cut": Kind(stores.damage_results, 3, 0.3, 16),
-    "bytes of a frontier flipped or cut": Kind(shared.damage_frontier, 2, 1.2, 5),
-    "bytes of a suite flipped or cut": Kind(stores.damage_suite, 3, 1.2, 5),
-    "bytes of a checkpoint of two processes flipped or cut": Kind(stores.damage_shares, 3, 0.4, 8),
-    "bytes of locks and claims flipped or cut": Kind(holders.damage_holders, 4, 1.5, 6),
+    "bytes of an export flipped or cut": Kind(kinds.damage_export, 1, 0.02, 20),
+    "bytes of adapters flipped or cut": Kind(adapters.damage_adapters, 4, 0.3, 20),
+    "bytes of prepared data flipped or cut": Kind(shared.damage_data, 0.5, 0.02, 18),
+    "bytes of results flipped or cut": Kind(stores.damage_results, 3, 0.7, 14),
+    "bytes of a frontier flipped or cut": Kind(shared.damage_frontier, 2, 3, 3),
+    "bytes of a suite flipped or cut": Kind(stores.damage_suite, 3, 3, 3),
+    "bytes of a checkpoint of two processes flipped or cut": Kind(stores.damage_shares, 3, 1, 7),
+    "bytes of locks and claims flipped or cut": Kind(holders.damage_holders, 4, 4, 4),
 }
 SHARES = sum(kind.share for kind in KINDS.values())
 

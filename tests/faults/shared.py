@@ -101,7 +101,7 @@ def kill_evaluation(place: Path, chance: random.Random, count: int) -> Counter[s
         str(place / "whole"),
         "likelihood",
         "--num",
-        "256",
+        "128",
         "--draws",
         "12",
         "--batch-size",
