@@ -6,6 +6,8 @@ The entropy of its sequences is a formula, so a likelihood bound can be compared
 from __future__ import annotations
 
 import itertools
+import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +19,6 @@ from simplax.random import Keys, categorical
 from simplax.typing import Batch
 
 _LARGEST_JOINT = 1_000_000
-_SMALLEST = 1e-16
-"""Of a transition, so that every state is left: it is below the rounding of the others."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,21 @@ class MarkovChain:
     def initial(self) -> Tensor:
         """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law.
 
-        States are eliminated one by one without a subtraction (Grassmann, Taksar and Heyman, 1985). No linear algebra
-        library is asked: its last digits depend on where in memory numbers lie, and processes would disagree.
+        States are eliminated one by one without a subtraction (Grassmann, Taksar and Heyman, 1985), in plain numbers: the
+        last digits of a library depend on where in memory it computes, and processes would disagree.
         """
-        flow = self.transition.clamp(min=_SMALLEST)
+        chain = self.transition.tolist()
         for last in range(self.categories - 1, 0, -1):
-            flow[:last, last] /= flow[last, :last].sum()
-            flow[:last, :last] += flow[:last, last, None] * flow[None, last, :last]
-        law = torch.ones(1, dtype=torch.float64)
+            leaving = max(math.fsum(chain[last][:last]), sys.float_info.min)
+            for row in chain[:last]:
+                row[last] /= leaving
+                row[:last] = [value + row[last] * onward for value, onward in zip(row[:last], chain[last])]
+        law = [1.0]
         for state in range(1, self.categories):
-            law = torch.cat([law, (law * flow[:state, state]).sum(0, keepdim=True)])
-            law = law / law.sum()
-        return law
+            law.append(math.fsum(weight * row[state] for weight, row in zip(law, chain)))
+            total = math.fsum(law)
+            law = [weight / total for weight in law]
+        return torch.tensor(law, dtype=torch.float64)
 
     @property
     def entropy_rate(self) -> float:

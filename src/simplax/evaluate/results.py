@@ -34,7 +34,7 @@ _FREE = frozenset(
         "compiled",
     )
 )
-_FREE_BELOW = ("versions.python", "protocol.name")
+_FREE_BELOW = ("versions.python", "protocol.name", "sweep.weights", "sweep.sampler")
 _OWN = "sampler"
 """A sampler's settings compare only with those of the same kind: each method has its own."""
 _ROW = "temperature, "
@@ -105,7 +105,7 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
     described = [record["model"]] if "model" in record else record.get("models", [])
     weights = sorted({str(model.get("weights")) for model in described})
     return {
-        **{name: value for name, value in found.items() if name not in _FREE_BELOW},
+        **{name: value for name, value in found.items() if not name.startswith(_FREE_BELOW)},
         "weights": ", ".join(weights),
     }
 
@@ -158,6 +158,23 @@ def _eta_sweep(record: Mapping[str, Any]) -> Reading:
     return lines, more
 
 
+def _sampler_sweep(record: Mapping[str, Any]) -> Reading:
+    from simplax.evaluate.sweep import AXES
+
+    points, lines, more = record["result"], [], dict[str, Any]()
+    varied = [name for name in AXES if name != "num_steps" and len({p["settings"][name] for p in points}) > 1]
+    for point in points:
+        chosen = [
+            f"{AXES[name]} {'own' if point['settings'][name] is None else point['settings'][name]}"
+            for name in varied
+        ]
+        label = ", ".join([record["model"]["name"], *chosen, f"{point['num_steps']} steps"])
+        share = [point["value"], point["low"], point["high"]]
+        lines.append(Line(label, {f"{point['measure']}, {point['clues']} clues": share}))
+        more |= _used(point, ", ".join([f"{point['clues']} clues", *chosen, f"{point['num_steps']} steps"]))
+    return lines, more
+
+
 def _used(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The sampler and temperature of one row, if it says them: boards without clues may have their own."""
     if _OWN not in row:
@@ -202,7 +219,8 @@ def _text_values(row: Mapping[str, Any]) -> dict[str, Any]:
 _READERS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
     "likelihood": _likelihood,
     "sudoku": _sudoku,
-    "eta sweep": _eta_sweep,
+    "eta sweep": _eta_sweep,  # as earlier versions called it
+    "sampler sweep": _sampler_sweep,
     "generative": _generative,
     "frontier": _frontier,
 }

@@ -47,6 +47,13 @@ def _unique(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid4().hex[:8]}.tmp")
 
 
+def remove_unfinished(directory: Path) -> None:
+    """Remove what processes that were killed had begun to write here; only while nobody else may write here."""
+    for path in directory.glob(".*.tmp"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a small file atomically."""
     with replacing(path) as temporary:
