@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simplax.nn.attention import Cache, rotate
+from simplax.nn.linear import Linear
 
 LAYER_NORM_EPS = 1e-5
 SIGMA_FEATURES = 256
@@ -98,13 +99,13 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.dropout, self.attention_cap = heads, dropout, attention_cap
         self.norm1 = LayerNorm(width)
-        self.attn_qkv = nn.Linear(width, 3 * width, bias=False)
-        self.attn_out = nn.Linear(width, width, bias=False)
+        self.attn_qkv = Linear(width, 3 * width, bias=False)
+        self.attn_out = Linear(width, width, bias=False)
         self.norm2 = LayerNorm(width)
         self.mlp = nn.Sequential(
-            nn.Linear(width, mlp_ratio * width),
+            Linear(width, mlp_ratio * width),
             nn.GELU(approximate="tanh"),
-            nn.Linear(mlp_ratio * width, width),
+            Linear(mlp_ratio * width, width),
         )
         self.adaLN_modulation = None if cond_dim is None else zero_linear(cond_dim, 6 * width)
 
