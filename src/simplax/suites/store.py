@@ -89,11 +89,7 @@ def weights_of(store: Store, job: Job) -> Path | None:
     beside = sorted(store.directory.parent.glob(f"*/models/*-seed{job.seed}"))
     for place in (store.model(job), *beside):
         config = place / CONFIG
-        if (
-            (place / WEIGHTS).is_file()
-            and config.is_file()
-            and _trained(config, config.stat().st_mtime_ns) == job.key
-        ):
+        if (place / WEIGHTS).is_file() and config.is_file() and _trained(config, config.stat().st_mtime_ns) == job.key:
             return place
     return None
 
