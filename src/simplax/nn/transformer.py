@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simplax.nn.attention import Cache, rotate
+from simplax.nn.linear import Linear
 
 LAYER_NORM_EPS = 1e-5
 SIGMA_FEATURES = 256
@@ -87,6 +88,22 @@ def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return torch.addcmul(shift, h, 1.0 + scale)
 
 
+class TanhGELU(nn.Module):
+    """GELU by its tanh formula."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return sigmoid_gelu(h) if torch.compiler.is_compiling() else F.gelu(h, approximate="tanh")
+
+
+def sigmoid_gelu(h: Tensor) -> Tensor:
+    """The same, for (1 + tanh a) / 2 is the sigmoid of 2 a; compiled for a CPU, tanh takes several times as long.
+
+    Like torch's own, it rounds only its result to a short format.
+    """
+    slope, x = 2.0 * math.sqrt(2.0 / math.pi), h.to(torch.promote_types(h.dtype, torch.float32))
+    return (x * torch.sigmoid(x * (slope + 0.044715 * slope * x * x))).to(h.dtype)
+
+
 class Shared(NamedTuple):
     """What all blocks of one forward pass have in common.
 
@@ -116,13 +133,13 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.dropout, self.attention_cap = heads, dropout, attention_cap
         self.norm1 = LayerNorm(width)
-        self.attn_qkv = nn.Linear(width, 3 * width, bias=False)
-        self.attn_out = nn.Linear(width, width, bias=False)
+        self.attn_qkv = Linear(width, 3 * width, bias=False)
+        self.attn_out = Linear(width, width, bias=False)
         self.norm2 = LayerNorm(width)
         self.mlp = nn.Sequential(
-            nn.Linear(width, mlp_ratio * width),
-            nn.GELU(approximate="tanh"),
-            nn.Linear(mlp_ratio * width, width),
+            Linear(width, mlp_ratio * width),
+            TanhGELU(),
+            Linear(mlp_ratio * width, width),
         )
         self.adaLN_modulation = None if cond_dim is None else zero_linear(cond_dim, 6 * width)
 
