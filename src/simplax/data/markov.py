@@ -47,8 +47,8 @@ class MarkovChain:
     def initial(self) -> Tensor:
         """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law.
 
-        States are eliminated one by one without a subtraction (Grassmann, Taksar and Heyman, 1985), in plain numbers: the
-        last digits of a library depend on where in memory it computes, and processes would disagree.
+        States are eliminated one by one, without a subtraction (Grassmann, Taksar and Heyman, 1985), in plain numbers:
+        the last digits of a library depend on where in memory it computes, and processes would disagree.
         """
         chain = self.transition.tolist()
         for last in range(self.categories - 1, 0, -1):
