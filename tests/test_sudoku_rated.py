@@ -137,7 +137,9 @@ def test_evaluation_on_a_file_declares_a_fair_row(
     declared, file = data["manifest"]["declared"], data["manifest"]["puzzles"]
     assert file["name"] == "test.csv" and len(file["sha256"]) == 64
     assert file["solutions_trained_on"] == 2  # renaming the digits does not make another board
-    assert file["solutions_up_to_symmetry"] == 2 and file["puzzles_up_to_symmetry"] == 0  # blank ones in training
+    assert (
+        file["solutions_up_to_symmetry"] == 2 and file["puzzles_up_to_symmetry"] == 0
+    )  # blank ones in training
     assert overlap_of(knows, NINE[2:])["solutions_trained_on"] == 0
     assert declared["sampler_chosen_on"] == "the training file"
     assert (declared["verifier"], declared["answers_per_puzzle"], declared["parameters"]) == (None, 1, 1)
