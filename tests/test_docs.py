@@ -156,8 +156,10 @@ def test_reference_has_every_method_sampler_and_public_module() -> None:
 FIGURES = {
     "sudoku-boards": "results/sudoku/boards",
     "sudoku-curves": "results/sudoku/curves",
+    "sudoku-carry-curves": "results/sudoku/carry-curves",
     "sudoku-eta-sweep": "results/sudoku/eta-sweep",
     "sudoku-revision": "results/sudoku/revision/revision",
+    "molecules-calls": "results/suites/molecules/calls",
     "text-frontier": "results/text/frontier",
     "bench": "benchmarks/bench",
 }

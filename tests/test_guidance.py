@@ -225,7 +225,7 @@ def classifier(z: Tensor, t: Tensor) -> Tensor:
     return (1 - 0.3 * t.double()) * (each.sum(-1) + 0.7 * each.prod(-1))
 
 
-def classified_step(network: Labelled, exact: bool) -> Step:
+def classified_step(network: Labelled, exact: bool, strength: float = STRENGTH) -> Step:
     def step(t: Tensor, s: Tensor) -> Tensor:
         size, now = network.size, states(network.size)
         alpha_t, alpha_s = float(SCHEDULE.alpha(t)), float(SCHEDULE.alpha(s))
@@ -247,7 +247,7 @@ def classified_step(network: Labelled, exact: bool) -> Step:
                 nudged = w.clone()
                 nudged[:, position, value] += 1e-6
                 tilt[:, position, value] = (classifier(nudged, times) - classifier(w, times)) / 1e-6
-        product = base * torch.exp(STRENGTH * tilt)
+        product = base * torch.exp(strength * tilt)
         return product / product.sum(-1, keepdim=True)
 
     return step
@@ -274,6 +274,31 @@ def test_classifier_guided_chains_follow_the_enumerated_law(case: str, exact: bo
         labels=None,
     )
     assert torch.equal(few.tokens, drawn.tokens[:50])
+
+
+@pytest.mark.parametrize("hold", [(0, 2), (1, 0)], ids=["first given", "second given"])
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "first order"])
+@pytest.mark.parametrize("case", ["uniform", "masked"])
+def test_classifier_guided_chains_around_given_positions_follow_the_enumerated_law(
+    case: str, exact: bool, hold: tuple[int, int]
+) -> None:
+    """The classifier reads the given token with the noisy one: the law is that of a chain in which it never moves."""
+    sampler, process, _, start = CASES[case]
+    size = K + (process is MaskedProcess)
+    network = Labelled(mask=size > K)
+    mark = torch.zeros(DRAWS, L, dtype=torch.bool)
+    mark[:, hold[0]] = True
+    guide = ByClassifier(STRENGTH, classifier, exact=exact)
+    drawn = draw(
+        network, sampler, process, guidance=guide, labels=None,
+        tokens=torch.full((DRAWS, L), hold[1]), given=mark,
+    )  # fmt: skip
+    expected = product_chain(classified_step(network, exact), start, 3, size, hold)
+    assert_follows(law(drawn.tokens, size), expected)
+    assert bool((drawn.tokens[:, hold[0]] == hold[1]).all())
+    # the tilt matters here: without it the law is another one
+    plain = product_chain(classified_step(network, exact, strength=0.0), start, 3, size, hold)
+    assert (plain - expected).abs().sum() > 0.05
 
 
 def test_a_classifier_guides_re_anchored_chains_and_given_positions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 from molecule_data import needs_moses, needs_rdkit
 from simplax import recipes
 from simplax.cli import main
+from simplax.cli.verbs.figure_molecules import error_sets, suite_points
 from simplax.errors import UserError
 from simplax.evaluate.molecules.strings import read_strings
 from simplax.methods import METHODS
+from simplax.pretrained import from_pretrained
 from simplax.recipes.launch import launch
+from simplax.viz.molecules import floor_label
 
 KEYS = {
     "valid", "unique@1000", "unique@10000", "FCD/Test", "FCD/TestSF", "SNN/Test", "SNN/TestSF", "Frag/Test",
@@ -123,12 +127,39 @@ def test_a_model_is_drawn_from_and_measured(
     assert Path(figure["files"][0]).stat().st_size > 0 and figure["points"][0]["nfe"] == 4
 
 
+def test_a_figure_of_the_suite_says_of_how_many_molecules_it_is() -> None:
+    points = suite_points(Path(__file__).parents[1] / "results" / "suites" / "molecules")
+    assert len({point["name"] for point in points}) == 11
+    for one in points:  # every invalid string is counted once
+        assert sum(one["errors"].values()) == one["num"] - one["num_valid"]
+    # one floor is drawn, of more molecules than any row has: it must not claim to be of as many
+    assert {point["floor_num"] for point in points} == {2000}
+    assert floor_label(points) == "2,000 training molecules (fewer lie higher)"
+    alike = [{**point, "floor_num": point["num_valid"]} for point in points]
+    assert floor_label(alike) == "training molecules, as many as are valid"
+    sets = error_sets(points, 32)
+    nearest = {point["name"]: point for point in points if point["nfe"] in (22, 32)}
+    assert {name.rsplit(",", 1)[0] for name in sets} == set(nearest)
+    for name, (errors, num) in sets.items():
+        assert (errors, num) == (nearest[name.rsplit(",", 1)[0]]["errors"], 2000)
+
+
 def test_every_method_has_a_recipe_of_both_data_sets_below_two_million_parameters() -> None:
     for family in ("qm9", "moses"):
         for method in METHODS:
             config = recipes.get(f"{family}-{method}")
             denoiser = config.method.build(config.task.vocab_size, config.task.length, config.architecture)
             assert sum(parameter.numel() for parameter in denoiser.parameters()) <= 2_000_000
+
+
+def test_the_carry_recipe_is_that_of_the_bundled_model() -> None:
+    recipe, model = recipes.get("qm9-carry-simplax"), from_pretrained("molecules").config
+    assert (recipe.method, recipe.sampling) == (model.method, model.sampling)
+    assert recipe.architecture == model.architecture
+    assert replace(recipe.run, seed=model.run.seed, precision=model.run.precision) == model.run
+    assert recipe.task == replace(model.task, seed=recipe.task.seed)  # type: ignore[type-var,attr-defined]
+    moses = recipes.get("moses-carry-simplax")
+    assert (moses.method, moses.architecture) == (recipe.method, recipe.architecture)
 
 
 def test_lines_are_strings_as_they_stand(tmp_path: Path) -> None:

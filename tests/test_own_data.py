@@ -31,10 +31,12 @@ from simplax.errors import UserError
 from simplax.evaluate import perplexity, unigram_entropies
 from simplax.methods import METHODS
 from simplax.pretrained.model import from_pretrained
-from simplax.recipes import smoke
+from simplax.random import Keys
+from simplax.recipes import RECIPES, smoke
 from simplax.recipes.launch import launch
 from simplax.recipes.own import SIZES, choose, own_data
 from simplax.tasks import SequenceTask
+from simplax.typing import StepContext
 
 MOLECULES = ["CCO", "c1ccccc1", "CC(=O)O", "ClCCBr", "N#N", "C[C@H](N)O", "OCC", "CCN", "CCCl", "C1CC1"]
 
@@ -216,3 +218,20 @@ def test_the_documented_commands(
         assert main([*command, *more.get(command[0], []), "--json"]) == 0, capsys.readouterr().err
         told = json.loads(capsys.readouterr().out)
     assert math.isfinite(told["nats_per_token"])
+
+
+@pytest.mark.parametrize("family", sorted({recipe.family for recipe in RECIPES.values()}))
+def test_every_recipe_takes_other_data(family: str, molecules: Path) -> None:
+    """In miniature: its network reads the sequences, and its loss is finite where tokens are scored."""
+    for name, recipe in RECIPES.items():
+        if recipe.family != family:
+            continue
+        config = choose(name, molecules)
+        assert config.task == SequenceTask(str(molecules))
+        trunk = replace(config.architecture, width=16, heads=2, depth=1, cond_dim=16)
+        batch = config.task.train().batch(torch.arange(4))
+        torch.manual_seed(0)
+        denoiser = config.method.build(config.task.vocab_size, config.task.length, trunk)
+        context = StepContext(Keys.from_seeds(range(4)), torch.linspace(0.1, 0.9, 4))
+        loss = config.method.loss(denoiser, batch, context)
+        assert bool(loss.per_token.isfinite().all()) and bool((loss.per_token[loss.scored] != 0).any())

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from simplax.errors import UserError
 from simplax.io.sharding import current
 from simplax.methods.base import HasLikelihood, Method
+from simplax.nn import Network
 from simplax.random import Keys
 from simplax.times import stratified
 from simplax.typing import Batch, StepContext
@@ -25,6 +26,9 @@ from simplax.typing import Batch, StepContext
 @dataclass(frozen=True)
 class Likelihood:
     """Nats per scored token: the value itself if `exact`, an upper bound on it in expectation otherwise.
+
+    Padding that a model writes itself is part of the sum and no token: it is learned, and its nats belong to the
+    sequence, but a mean over it would be better the more of it there is.
 
     `boundary_terms` is the part of it outside the training times. `standard_error` is about the population the
     sequences came from, `monte_carlo_error` only about the draws of time and noise for this very set of sequences (zero
@@ -45,6 +49,10 @@ class Likelihood:
     def bits_per_token(self) -> float:
         return self.nats_per_token / math.log(2.0)
 
+    @property
+    def nats_per_sequence(self) -> float:
+        return float(self.per_sequence.mean())
+
     def nats_per_character(self, characters: int) -> float:
         """The same total shared among the characters the scored tokens stand for."""
         if characters < 1:
@@ -54,6 +62,12 @@ class Likelihood:
     @property
     def perplexity(self) -> float:
         return math.exp(self.nats_per_token)
+
+
+def has_two_bounds(method: Method, denoiser: nn.Module) -> bool:
+    """Whether a first call changes the bound: the network carries something and the method's bound reads it."""
+    reads = isinstance(method, HasLikelihood) and method.carried_likelihood
+    return reads and Network.of(denoiser).carry.carries
 
 
 @torch.no_grad()
@@ -69,6 +83,7 @@ def nll(
     seed: int = 0,
     batch_size: int = 256,
     carry: bool = True,
+    counted: Tensor | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Likelihood:
     """Each draw gives every sequence its own time, stratified over the whole set, and noise of its own.
@@ -76,6 +91,7 @@ def nll(
     Draws are independent, so their spread measures the Monte Carlo error; results do not depend on `batch_size`.
     `labels` (batch, labels) as in `Batch` give the likelihood under them, without them that of no label.
     A network with a carry makes its own first call on every state, or none with `carry=False`: both are bounds.
+    Where `counted` (batch, length) is False, a scored position adds its nats and is not counted as a token.
     `progress` is called with the number of draws of single sequences done.
     """
     if not isinstance(method, HasLikelihood):
@@ -103,8 +119,9 @@ def nll(
         outer = method.boundary_terms(denoiser, batch, context, carry=carry)
         finished += len(rows)
         tell(finished)
+        tokens_of = inner.scored if counted is None else inner.scored & counted[rows].to(device)
         return torch.stack(
-            [column.double().sum(-1).cpu() for column in (inner.per_token, outer.per_token, inner.scored)]
+            [column.double().sum(-1).cpu() for column in (inner.per_token, outer.per_token, tokens_of)]
         )
 
     parts = processes.map(sums, draws * len(batches))

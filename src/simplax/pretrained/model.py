@@ -153,13 +153,13 @@ class Model:
         `seeds` are one integer per sample, or the first of `num` consecutive ones; a sample depends on its own seed
         and never on `batch_size` or the other samples. Positions where `given` (num, length) is true keep `tokens`; a
         row where it is true nowhere takes the defaults of a free draw. Models of sequences with known lengths draw each
-        sample's length from those of the training data by its seed, unless `lengths` gives them. `labels` names what
-        the samples should be like, `{"ring": "yes"}`, one value for all or one each, and `guidance` (`ClassifierFree`,
-        a number for short, or `ByClassifier`) says how strongly they are pulled there. `loops` is how often a call goes
-        through the network's blocks, if not as often as in training. `progress` is called with the number of sequences
-        done, those in progress counted by their share of steps; `watch` with the number of steps that a batch has made
-        and its tokens. `stop` ends sequences that do not change any more, `score` asks for the model's own score of its
-        answers.
+        sample's length by its seed from those of the training data that are long enough for what is given, unless
+        `lengths` says it. `labels` names what the samples should be like, `{"ring": "yes"}`, one value for all or one
+        each, and `guidance` (`ClassifierFree`, a number for short, or `ByClassifier`) says how strongly they are pulled
+        there. `loops` is how often a call goes through the network's blocks, if not as often as in training. `progress`
+        is called with the number of sequences done, those in progress counted by their share of steps; `watch` with the
+        number of steps that a batch has made and its tokens. `stop` ends sequences that do not change any more, `score`
+        asks for the model's own score of its answers.
         """
         if num < 1 or batch_size < 1:
             raise UserError(
@@ -172,7 +172,10 @@ class Model:
         for name, value in (("tokens", tokens), ("given", given)):
             if value is not None and tuple(value.shape) != shape:
                 raise UserError(f"{name} must have the shape {shape}, not {tuple(value.shape)}.")
-        attend = self._attend(lengths, numbers)
+        from simplax.data.text.lengths import attend_to
+
+        sizes = self.lengths_for(numbers, lengths, given)
+        attend = None if sizes is None else attend_to(sizes, self.config.task.length)
         described = self._labels(labels, num)
         held = torch.zeros(num, dtype=torch.bool) if given is None else given.any(-1).cpu()
         samplers = {
@@ -224,28 +227,19 @@ class Model:
         whole = in_order(join(parts), torch.cat([rows for _, rows in batches]))
         return whole if processes.size == 1 else moved(whole, self.device)
 
-    def _attend(self, lengths: Sequence[int] | Tensor | int | None, seeds: Tensor) -> Tensor | None:
-        """Which positions are not padding, for models of sequences with known lengths."""
-        known, number = self.config.task.known_lengths(), len(seeds)
-        if known is None:
-            if lengths is not None:
-                raise UserError(f"{self.config.name} does not take lengths: it learned where sequences end.")
-            return None
-        from simplax.data.text.lengths import attend_to
-
-        if lengths is None:
-            chosen = known.draw(seeds)
-        else:
-            chosen = (
-                torch.as_tensor(lengths).expand(number)
-                if isinstance(lengths, int)
-                else torch.as_tensor(lengths)
-            )
-        if chosen.shape != (number,):
-            raise UserError(
-                f"give one length for all or one per sample: {number} samples, {chosen.numel()} lengths."
-            )
-        return attend_to(chosen, self.config.task.length)
+    def lengths_for(
+        self,
+        seeds: Tensor,
+        asked: Sequence[int] | Tensor | int | None = None,
+        given: Tensor | None = None,
+    ) -> Tensor | None:
+        """How long the samples of these seeds are, for models of sequences with known lengths; None for others."""
+        known = self.config.task.known_lengths()
+        if known is not None:
+            return known.choose(seeds, self.config.task.length, asked, given)
+        if asked is not None:
+            raise UserError(f"{self.config.name} does not take lengths: it learned where sequences end.")
+        return None
 
     def _labels(self, labels: Mapping[str, Any] | Tensor | None, number: int) -> Tensor | None:
         """(number, labels) as the network reads them."""
@@ -274,6 +268,7 @@ class Model:
     ) -> Likelihood:
         """Negative log-likelihood of sequences (batch, length) in nats per scored token: exact, or an upper bound.
 
+        Tokens are counted up to the end symbol, where the model learned to write one; padding behind it adds its nats.
         `labels` are named as in `sample`, or a tensor of a task's own `Batch`; without them it is that of no label.
         With `carry=False` a network that carries something from call to call is scored without: a bound as well.
         """
@@ -289,6 +284,7 @@ class Model:
                 seed=seed,
                 batch_size=batch_size,
                 carry=carry,
+                counted=self.config.task.counted(tokens),
                 progress=progress,
             )
 
@@ -364,6 +360,8 @@ def from_pretrained(
         origin["revision"] = stored.home.name
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
+    if stored.step is not None:
+        origin["step"] = stored.step
     denoiser = denoiser.to(place(device)).eval()
     return Model(denoiser, config, origin, stored.home, prepare(denoiser, dtype, compile))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,7 +25,7 @@ class Clamped:
     """Clamped positions of a batch: `tokens` and `given` (batch, length) as `Model.sample` takes them.
 
     The requested text of each sequence lies from position `start` up to its entry of `stops`; `gaps` are the spans of
-    it to be filled in.
+    it to be filled in. `lengths` are those of the sequences, if the text says them and the model must be told.
     """
 
     tokens: Tensor
@@ -33,6 +33,7 @@ class Clamped:
     start: int
     stops: list[int]
     gaps: list[list[Span]]
+    lengths: list[int] | None = None
 
 
 def prompts(model: Model, texts: Sequence[str]) -> Clamped:
@@ -42,9 +43,14 @@ def prompts(model: Model, texts: Sequence[str]) -> Clamped:
 
 
 def infilling(model: Model, texts: Sequence[str]) -> Clamped:
-    """Each text clamped except for its gaps, written `<gap:8>` for eight tokens; positions after the text are free."""
+    """Each text clamped except for its gaps, written `<gap:8>` for eight tokens; positions after the text are free.
+
+    A model of sequences with known lengths is told that the sequence ends with the text.
+    """
     tokenizer = _tokenizer(model)
-    return _clamped(model, [_parts(text, tokenizer) for text in texts])
+    clamped = _clamped(model, [_parts(text, tokenizer) for text in texts])
+    known = model.config.task.known_lengths() is not None
+    return replace(clamped, lengths=clamped.stops if known else None)
 
 
 def _parts(text: str, tokenizer: Tokenizer) -> list[list[int] | int]:

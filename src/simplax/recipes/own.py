@@ -66,10 +66,11 @@ def own_data(method_name: str, directory: str | Path, size: str = "nano") -> Run
 
 
 def on_data(config: RunConfig, directory: str | Path) -> RunConfig:
-    """Any run on other data: everything as it is but the task."""
+    """Any run on other data: everything as it is but the task, and what its network knows of boards."""
     name = f"{config.name}-{Path(directory).resolve().name}"
     task = SequenceTask(str(directory))
-    return replace(config, name=name, task=task, architecture=reading_labels(config.architecture, task))
+    trunk = replace(config.architecture, relations=None)  # pairs of cells mean nothing in other sequences
+    return replace(config, name=name, task=task, architecture=reading_labels(trunk, task))
 
 
 def reading_labels(architecture: Architecture, task: Task) -> Architecture:

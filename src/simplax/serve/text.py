@@ -12,6 +12,7 @@ from simplax.errors import UserError
 from simplax.pretrained.model import Model
 from simplax.pretrained.prompts import Clamped, infilling, prompts
 from simplax.samplers import LeftToRight
+from simplax.samplers.batches import seeds_for
 from simplax.serve.engine import Job
 from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import TextRequest
@@ -32,7 +33,8 @@ def plan(served: Served, asked: TextRequest) -> Plan:
     ):
         raise UserError("this model writes from left to right: give it a prompt, without gaps inside.")
     clock, start = Clock(model, sampling), clamped.start
-    ends = clamped.stops if gaps else [model.config.task.length] * asked.num
+    lengths = clamped.lengths or _lengths(model, asked, clamped)
+    ends = clamped.stops if gaps else lengths or [model.config.task.length] * asked.num
     spell = lru_cache(maxsize=None)(lambda number: word(model, number))
 
     def work(job: Job, shared: Model) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def plan(served: Served, asked: TextRequest) -> Plan:
             top_p=asked.top_p,
             tokens=clamped.tokens,
             given=clamped.given,
+            lengths=lengths,
             sampler=sampling.sampler,
             watch=watch,
         )
@@ -72,6 +75,12 @@ def plan(served: Served, asked: TextRequest) -> Plan:
         "num": asked.num,
     }
     return Plan(model, asked.num, first, work)
+
+
+def _lengths(model: Model, asked: TextRequest, clamped: Clamped) -> list[int] | None:
+    """How long each sequence will be, where the model must be told."""
+    chosen = model.lengths_for(seeds_for(asked.seed, asked.num), given=clamped.given)
+    return None if chosen is None else chosen.tolist()
 
 
 def _texts(model: Model, rows: list[list[int]], clamped: Clamped, ends: list[int]) -> dict[str, Any]:

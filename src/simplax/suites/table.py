@@ -133,7 +133,7 @@ def _state(store: Store, suite: Suite, entry: Entry) -> str:
             continue
         failed = read(store.failure(job.name))
         if failed is not None:
-            return f"failed: {failed.get('message')}"
+            return f"failed: {str(failed.get('message')).removesuffix('.')}"
     stale = any(read(store.result(entry, seed)) is not None for seed in suite.seeds)
     return "settings changed since it was measured: run again" if stale else "not measured yet"
 

@@ -76,6 +76,19 @@ class Task(abc.ABC):
         """The token that ends a sequence and pads it, where the model itself writes it: decoding stops there."""
         return None
 
+    @property
+    def padding(self) -> int | None:
+        """The token whose first place ends the count of a sequence's tokens, itself included."""
+        return self.end
+
+    def counted(self, tokens: Tensor) -> Tensor | None:
+        """(batch, length): False on padding that the model writes itself; None where there is none."""
+        if self.padding is None:
+            return None
+        from simplax.data.text.lengths import attend_through_end
+
+        return attend_through_end(tokens, self.padding)
+
     def known_lengths(self) -> Lengths | None:
         """How long sequences are, where padding is no part of the model: lengths of samples are drawn from this."""
         return None

@@ -59,6 +59,10 @@ class MoleculesTask(Task):
     def vocab_size(self) -> int:
         return self.smiles.vocab_size
 
+    @property
+    def padding(self) -> int:
+        return self.smiles.pad
+
     def train(self) -> Source:
         return self._source("train", self.seed)
 

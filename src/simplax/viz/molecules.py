@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,9 @@ def draw_evaluation(folder: Path, strings: Sequence[str], own: Measured, against
         written.append(draw_structures(folder / "structures.svg", strings, own, against))
         written += draw_properties(own, against, [folder / "properties.png", folder / "properties.svg"])
     if own.errors:
-        written += draw_errors({"strings": own}, [folder / "errors.png", folder / "errors.svg"])
+        written += draw_errors(
+            {"strings": (own.errors, own.num)}, [folder / "errors.png", folder / "errors.svg"]
+        )
     return written
 
 
@@ -81,18 +83,23 @@ def draw_properties(own: Measured, against: References, paths: Sequence[Path]) -
     return save(figure, paths)
 
 
-def draw_errors(sets: Mapping[str, Measured], paths: Sequence[Path]) -> list[str]:
-    """Shares of strings that are no molecules, stacked by kind, one bar per set."""
+def draw_errors(
+    sets: Mapping[str, tuple[Mapping[str, int], int]], paths: Sequence[Path], *, title: str | None = None
+) -> list[str]:
+    """Shares of strings that are no molecules, stacked by kind, one bar per set: its errors and number of strings."""
     from simplax.evaluate.molecules.chemistry import ERRORS
 
-    figure, axes = pyplot().subplots(figsize=(7.6, 1.6 + 0.5 * len(sets)), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(9.0, 1.6 + 0.35 * max(len(sets), 2)), layout="constrained")
     names = list(sets)
     left = np.zeros(len(names))
     for kind in ERRORS:
-        share = np.array([100 * sets[name].errors.get(kind, 0) / sets[name].num for name in names])
+        share = np.array([100 * errors.get(kind, 0) / num for errors, num in sets.values()])
         if share.any():
             axes.barh(names, share, left=left, label=kind)
             left += share
+    axes.invert_yaxis()  # the first at the top, as in a table
+    if title is not None:
+        figure.suptitle(title)
     axes.set(xlabel="% of all strings: those that are not valid, by kind of error")
     axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return save(figure, paths)
@@ -101,8 +108,9 @@ def draw_errors(sets: Mapping[str, Measured], paths: Sequence[Path]) -> list[str
 def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, title: str) -> list[str]:
     """Validity and FCD against network calls, a line per model.
 
-    A point is `{"name", "nfe", "valid", "valid_interval", "FCD/Test", "FCD/Test_interval", "floor", "num_valid"}`.
-    Models that were measured at one number of calls only (AR makes one per token) are a horizontal line.
+    A point is `{"name", "nfe", "valid", "valid_interval", "FCD/Test", "FCD/Test_interval", "num_valid", "floor",
+    "floor_num"}`, the floor being the distance of `floor_num` training molecules. Models that were measured at one
+    number of calls only (AR makes one per token) are a horizontal line.
     """
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
     for number, name in enumerate(dict.fromkeys(point["name"] for point in points)):
@@ -118,11 +126,11 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
             _line(axes, [p for p in own if p[column] is not None], column, scale, style)
     floors = [p["floor"] for p in points if p.get("floor") is not None]
     if floors:
-        right.axhspan(
-            min(floors), max(floors), color="0.6", alpha=0.5, label="training molecules, as many as are valid"
-        )
+        right.axhspan(min(floors), max(floors), color="0.6", alpha=0.5, label=floor_label(points))
     left.set(ylabel="valid (%), 95 % interval", ylim=(-2, 102))
-    right.set(ylabel="FCD to the test set, 95 % interval", yscale="log")
+    right.set(
+        ylabel=f"FCD of {_range(p['num_valid'] for p in points)} valid strings, 95 % interval", yscale="log"
+    )
     for places in ("major", "minor"):
         getattr(right.yaxis, f"set_{places}_formatter")(lambda value, place: f"{value:g}")
     for axes in (left, right):
@@ -135,6 +143,19 @@ def draw_calls(points: Sequence[Mapping[str, Any]], paths: Sequence[Path], *, ti
     )
     figure.suptitle(title)
     return save(figure, paths)
+
+
+def floor_label(points: Sequence[Mapping[str, Any]]) -> str:
+    """How many training molecules the floor is of: the distance falls with their number."""
+    with_floor = [p for p in points if p.get("floor") is not None]
+    if all(p["floor_num"] == p["num_valid"] for p in with_floor):
+        return "training molecules, as many as are valid"
+    return f"{_range(p['floor_num'] for p in with_floor)} training molecules (fewer lie higher)"
+
+
+def _range(numbers: Iterable[int]) -> str:
+    found = sorted(numbers)
+    return f"{found[0]:,}" if found[0] == found[-1] else f"{found[0]:,} to {found[-1]:,}"
 
 
 def _line(axes: Any, own: list[Mapping[str, Any]], column: str, scale: float, style: dict[str, Any]) -> None:

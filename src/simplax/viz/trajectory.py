@@ -46,7 +46,7 @@ def write_page(
     """Write the page that plays `drawn`, whose trajectory was kept.
 
     Tokens where `given` (batch, length) is true are marked as clamped; of each sequence the tokens before its entry of
-    `stops` are shown.
+    `stops` are shown, or those of its known length.
     """
     title, _ = _view(model)
     return write_player(path, title, [trajectory_run(model, drawn, given, stops)])
@@ -58,6 +58,8 @@ def trajectory_run(
     """The samples as a run of a page."""
     if drawn.trajectory is None:
         raise ValueError("there is no trajectory to show: sample with trajectory=True")
+    if stops is None and drawn.lengths is not None:
+        stops = drawn.lengths.tolist()
     tokens = drawn.trajectory.cpu()
     last = len(tokens) - 1
     shown = torch.linspace(0, last, min(len(tokens), _MOST_FRAMES)).round().long()

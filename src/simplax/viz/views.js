@@ -135,6 +135,7 @@ class Frontier {
     this.chart.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
     this.chart.setAttribute("class", "chart");
     this.chart.setAttribute("role", "img");
+    this.chart.setAttribute("aria-label", "perplexity against entropy; the table below has the numbers");
     root.append(this.chart);
     this.table = add(root, "table", { className: "values" });
     const points = [...run.curves.flatMap(curve => curve.points), run.data];

@@ -90,6 +90,7 @@ def infill(
             top_p=top_p,
             tokens=clamped.tokens,
             given=clamped.given,
+            lengths=clamped.lengths,
             eta=concentration,
             time_power=time_power,
             labels=described,

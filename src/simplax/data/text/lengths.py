@@ -41,11 +41,58 @@ class Lengths:
     def mean(self) -> float:
         return float(np.average(np.arange(len(self.counts)), weights=self.counts))
 
-    def draw(self, seeds: Tensor | Sequence[int]) -> Tensor:
-        """A length (batch,) for every seed: a function of that seed alone."""
+    def draw(self, seeds: Tensor | Sequence[int], at_least: Tensor | None = None) -> Tensor:
+        """A length (batch,) for every seed: a function of that seed and of its entry of `at_least` (batch,) alone.
+
+        Lengths are drawn from those of the histogram that are not below `at_least`; where there are none, the length
+        is `at_least` itself.
+        """
         keys = Keys.from_seeds(seeds).fold_in(_LENGTHS)
-        law = torch.tensor(self.counts, dtype=torch.float64, device=keys.state.device)
-        return categorical(law.expand(keys.batch, -1), keys.uniform(1).squeeze(-1))
+        law = torch.tensor(self.counts, dtype=torch.float64, device=keys.state.device).expand(keys.batch, -1)
+        noise = keys.uniform(1).squeeze(-1)
+        if at_least is None:
+            return categorical(law, noise)
+        at_least = at_least.to(law.device)
+        law = law * (torch.arange(law.shape[-1], device=law.device) >= at_least.unsqueeze(-1))
+        unseen = law.sum(-1) == 0  # longer than any sequence of the training data
+        law = torch.where(unseen.unsqueeze(-1), torch.ones_like(law), law)
+        return torch.where(unseen, at_least, categorical(law, noise))
+
+    def choose(
+        self,
+        seeds: Tensor,
+        length: int,
+        asked: Sequence[int] | Tensor | int | None = None,
+        given: Tensor | None = None,
+    ) -> Tensor:
+        """Lengths (batch,) of new sequences in rows of `length`: those asked for, or drawn by their seeds.
+
+        Positions where `given` (batch, `length`) is true are part of their sequence, which is never shorter than that.
+        """
+        number = len(seeds)
+        held = torch.zeros(number, dtype=torch.long) if given is None else reach(given.cpu())
+        if asked is None:
+            return self.draw(seeds, held)
+        chosen = torch.as_tensor(asked).expand(number) if isinstance(asked, int) else torch.as_tensor(asked)
+        if chosen.shape != (number,):
+            raise UserError(
+                f"give one length for all or one per sample: {number} samples, {chosen.numel()} lengths."
+            )
+        if bool((chosen < 0).any()) or bool((chosen > length).any()):
+            raise UserError(f"lengths must lie between 0 and {length}, the length of the model's sequences.")
+        short = (chosen.cpu() < held).nonzero().flatten().tolist()
+        if short:
+            raise UserError(
+                f"a length of {int(chosen[short[0]])} is too short for the {int(held[short[0]])} positions up to the "
+                "last given token: ask for a longer one."
+            )
+        return chosen
+
+
+def reach(given: Tensor) -> Tensor:
+    """Positions (batch,) from the first up to the last that is true in each row of `given` (batch, length)."""
+    places = torch.arange(1, given.shape[-1] + 1, device=given.device)
+    return (places * given).amax(-1)
 
 
 def attend_to(lengths: Tensor, length: int) -> Tensor:

@@ -43,6 +43,11 @@ class Yardstick:
     _built: list[Reference] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.prepared.layout == "lengths":
+            raise UserError(
+                f"the data {self.prepared.directory} leave padding to known lengths, which text is not measured with: "
+                "prepare them with --layout learned_end, or packed."
+            )
         held = self.prepared.rows("validation").rows
         if held < 2 * self.num:
             raise UserError(
@@ -76,7 +81,13 @@ class Yardstick:
 
     def _build(self, progress: Progress | None) -> Reference:
         built = Reference.build(
-            self.held_out, self.decode, self.scorer, size=self.num, seed=self.seed, progress=progress
+            self.held_out,
+            self.decode,
+            self.scorer,
+            size=self.num,
+            seed=self.seed,
+            end=self.prepared.end if self.prepared.layout == "learned_end" else None,
+            progress=progress,
         )
         if self.directory is not None:
             file = self._file(self.directory)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from simplax.data.text.lengths import attend_through_end
 from simplax.errors import UserError
 from simplax.evaluate.entropy import unigram_entropies
 from simplax.evaluate.text import repetition
@@ -64,9 +65,16 @@ class Evidence:
 
 
 def gather(
-    ids: Tensor, texts: Sequence[str], scorer: Scorer, progress: Callable[[int], None] | None = None
+    ids: Tensor,
+    texts: Sequence[str],
+    scorer: Scorer,
+    progress: Callable[[int], None] | None = None,
+    end: int | None = None,
 ) -> Evidence:
-    """Look at samples as ids (n, L), as texts, and through the scorer."""
+    """Look at samples as ids (n, L), as texts, and through the scorer.
+
+    Entropies and repetition count what comes before padding, which begins behind the first `end` if there is one.
+    """
     if ids.ndim != 2 or ids.is_floating_point() or len(ids) != len(texts) or not len(ids):
         raise ValueError(f"one text per row of ids is needed, got {len(texts)} and shape {tuple(ids.shape)}")
     if ids.shape[1] < SHORTEST:
@@ -74,16 +82,17 @@ def gather(
             f"text is measured on sequences of at least {SHORTEST} tokens, these have {ids.shape[1]}."
         )
     ids = ids.cpu().long()
+    attend = None if end is None else attend_through_end(ids, end)
     scored = scorer.score(texts, longest=ids.shape[1], progress=progress)
     return Evidence(
         ids=ids,
         nll=torch.tensor([float(nll.double().sum()) for nll in scored.nll], dtype=torch.float64),
         tokens=torch.tensor([len(nll) for nll in scored.nll], dtype=torch.float64),
-        entropy=unigram_entropies(ids),
-        bigram_entropy=repetition.bigram_entropies(ids),
-        rep_1=repetition.rep_n(ids, 1),
-        rep_2=repetition.rep_n(ids, 2),
-        rep_3=repetition.rep_n(ids, 3),
+        entropy=unigram_entropies(ids, attend),
+        bigram_entropy=repetition.bigram_entropies(ids, attend),
+        rep_1=repetition.rep_n(ids, 1, attend),
+        rep_2=repetition.rep_n(ids, 2, attend),
+        rep_3=repetition.rep_n(ids, 3, attend),
         seq_rep_4=repetition.seq_rep_4s(texts),
         features=features(texts),
         states=scored.states.double().cpu(),

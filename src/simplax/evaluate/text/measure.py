@@ -51,7 +51,7 @@ def measure(
             f"samples of {ids.shape[1]} tokens cannot be measured beside human rows of {reference.length}."
         )
     null = reference.null(len(ids))
-    found = gather(ids, texts, scorer, progress)
+    found = gather(ids, texts, scorer, progress, reference.end)
     columns = {**reference.own_columns(found), **_set_columns(found), **_distances(found, reference, null)}
     per_sample = {name: getattr(found, name).tolist() for name in ("nll", "tokens", "entropy", "seq_rep_4")}
     return Measured({**columns, "samples": float(len(ids))}, per_sample)

@@ -30,7 +30,8 @@ class Reference:
     """Human rows: the first `size` of the `pool` are kept apart (`half`), the others are the anchors.
 
     Every set is compared with the anchors, and its distance read against `draws` random splits of all rows into a set
-    of the same size and as many others. A set may have at most `size` samples.
+    of the same size and as many others. A set may have at most `size` samples. `end` is the symbol behind which a row
+    is padding, if its text has an end.
     """
 
     pool: Evidence
@@ -38,6 +39,7 @@ class Reference:
     draws: int = DRAWS
     seed: int = 0
     scorer: dict[str, object] = field(default_factory=dict)
+    end: int | None = None
     _nulls: dict[int, Null] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -49,6 +51,7 @@ class Reference:
         size: int | None = None,
         draws: int = DRAWS,
         seed: int = 0,
+        end: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Reference:
         """Score held-out rows (n, L); half of them become anchors unless `size` says how many are kept apart.
@@ -63,7 +66,7 @@ class Reference:
             )
         mixed = rows.cpu()[_even_split(len(rows), kept, seed)]
         return Reference(
-            gather(mixed, decode(mixed), scorer, progress), kept, draws, seed, dict(scorer.identity)
+            gather(mixed, decode(mixed), scorer, progress, end), kept, draws, seed, dict(scorer.identity), end
         )
 
     @property
@@ -210,7 +213,8 @@ class Reference:
         """Store it in one file, from which `load` restores it without a scorer."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        facts = json.dumps({"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer})
+        known = {"size": self.size, "draws": self.draws, "seed": self.seed, "scorer": self.scorer}
+        facts = json.dumps(known if self.end is None else known | {"end": self.end})
         metadata = {"format": FORMAT, "facts": facts, "sha256": _digest(vars(self.pool), facts)}
         write_tensors(path, vars(self.pool), metadata=metadata)
         return path

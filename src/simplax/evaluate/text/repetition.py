@@ -30,16 +30,30 @@ def _dense(values: Tensor) -> Tensor:
     return values.long().unique(return_inverse=True)[1]
 
 
-def rep_n(ids: Tensor, n: int) -> Tensor:
-    """(rows,) float64: 1 - distinct n-grams / windows of each row."""
-    ranked = ngram_ids(ids, n).sort(-1).values
-    distinct = 1 + (ranked[:, 1:] != ranked[:, :-1]).sum(-1)
-    return 1 - distinct.double() / ranked.shape[1]
+def rep_n(ids: Tensor, n: int, attend: Tensor | None = None) -> Tensor:
+    """(rows,) float64: 1 - distinct n-grams / windows of each row.
+
+    Windows with a position where `attend` (rows, length) is False do not count; 0 for a row without any other.
+    """
+    grams = ngram_ids(ids, n)
+    windows = torch.full((len(grams),), grams.shape[1])
+    if attend is not None:
+        inside = _windows(attend, n)
+        grams = torch.where(inside, grams, grams.max() + 1)  # one gram more for each row that has padding
+        windows = inside.sum(-1)
+    ranked = grams.sort(-1).values
+    distinct = 1 + (ranked[:, 1:] != ranked[:, :-1]).sum(-1) - (windows < grams.shape[1]).long()
+    return torch.where(windows > 0, 1 - distinct.double() / windows.clamp(min=1), 0.0)
 
 
-def bigram_entropies(ids: Tensor) -> Tensor:
-    """Nats (rows,) float64: the entropy of the frequencies of adjacent pairs within each row."""
-    return unigram_entropies(ngram_ids(ids, 2))
+def bigram_entropies(ids: Tensor, attend: Tensor | None = None) -> Tensor:
+    """Nats (rows,) float64: the entropy of the frequencies of adjacent pairs within each row, padding left out."""
+    return unigram_entropies(ngram_ids(ids, 2), None if attend is None else _windows(attend, 2))
+
+
+def _windows(attend: Tensor, n: int) -> Tensor:
+    """Which windows of `n` positions are attended to as a whole."""
+    return attend.unfold(-1, n, 1).all(-1)
 
 
 def pooled_entropy(ids: Tensor) -> float:
