@@ -6,7 +6,8 @@
 #   make test        run the tests, in minutes         (PYTEST_ARGS="tests/test_times.py -k grid" to choose)
 #   make test-all    also those that take longer than a few seconds each
 #   make test-training  also train each method for minutes to a stated quality
-#   make test-faults kill, damage, fill and forbid at random, and see that nothing good is lost (some minutes)
+#   make test-faults kill, damage, fill and forbid at random, and see that nothing good is lost (under ten
+#                    minutes; FAULT_ARGS=--large for a thousand damages)
 #   make lint        ruff and mypy
 #   make bench       run the benchmarks                (BENCH_ARGS="--help" to see their options)
 #   make reference   write again what `simplax train RECIPE --help` shows, after a change of recipes or settings
@@ -45,7 +46,8 @@ help:
 demo: $(INSTALLED)
 	$(PY) -m simplax demo
 
-serve: $(INSTALLED)
+# with RDKit, which draws molecules
+serve: $(INSTALLED_MOLECULES)
 	$(PY) -m simplax serve --open $(SERVE_ARGS)
 
 test: $(INSTALLED_SCORER) $(INSTALLED_MOLECULES) $(INSTALLED_DOCS)

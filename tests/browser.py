@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# pictures for people to look at; a pipeline may keep them
+PICTURES = os.environ.get("SIMPLAX_TEST_PICTURES")
 _QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 _QUIET += ["--disable-component-update", "--disable-sync", "--disable-quic", "--disable-dev-shm-usage"]
 _KEYS = {
@@ -160,6 +162,12 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(found["data"]))
         return path
+
+
+def keep(page: Page, name: str) -> None:
+    """A picture of the page as it is, where somebody asked for pictures."""
+    if PICTURES:
+        page.picture(Path(PICTURES) / f"{name}.png")
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from browser import BROWSER, Page, browse
+from accessibility import axe as axe
+from accessibility import violations
+from browser import BROWSER, Page, browse, keep
 from simplax.suites.formats import page_run
 from simplax.viz.denoising import Episode, denoising_run
 from simplax.viz.frontier import frontier_run
@@ -114,3 +116,27 @@ def test_a_suite_goes_through_its_columns(page: Page, tmp_path: Path) -> None:
     page.window(360, 740, mobile=True)
     page.prefers(color_scheme="dark")
     assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.slow
+def test_pages_on_disk_stand_in_nobodys_way(page: Page, tmp_path: Path, axe: str) -> None:
+    """Each kind of page that `--html` and `frontier` write, in light and dark."""
+    point = {"temperature": 1.0, "columns": {"entropy": 5.0, "perplexity": 90.0}}
+    data = {"temperature": 1.0, "columns": {"entropy": 4.8, "perplexity": 40.0}}
+    frontier = frontier_run({("ours", 8): [point]}, data, setting="Tiny.", texts=["a"])
+    pages = {
+        "board": board_page(tmp_path / "board.html", steps=8)[0],
+        "text": write_player(tmp_path / "text.html", "Denoising a text", [TEXT]),
+        "frontier": write_player(tmp_path / "frontier.html", "A frontier", [frontier]),
+        "suite": write_player(tmp_path / "suite.html", "Suite sudoku4", [page_run(TABLE)]),
+    }
+    page.window(1280, 1000)
+    found = {}
+    for name, path in pages.items():
+        page.open(path.as_uri())
+        for scheme in ("light", "dark"):
+            page.prefers(color_scheme=scheme)
+            keep(page, f"disk-{scheme}-{name}")
+            bad = violations(page, axe)
+            found |= {f"{scheme} {name}": bad} if bad else {}
+    assert found == {}

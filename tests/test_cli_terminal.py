@@ -9,12 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from simplax.cli import VERBS, main
+from simplax.cli.output import table
 from simplax.cli.verbs.completion import SHELLS
+from simplax.io.progress import per_second, progress
 from simplax.methods import METHODS
 from simplax.recipes import RECIPES
 
@@ -27,8 +30,30 @@ LISTINGS = [
     ["samplers", "psi"],
     ["suite", "list"],
 ]
-LISTINGS += [[verb, "--help"] for verb in ("sample", "data", "evaluate", "figure", "suite")]
-SCRIPT = f"from simplax.cli import main\nfor words in {LISTINGS}: main(words)"
+LISTINGS += [[verb, "--help"] for verb in VERBS if verb != "train"] + [["suite", "run", "--help"]]
+ROOT = Path(__file__).parents[1]
+SUDOKU = [str(ROOT / "results" / "sudoku" / f"{name}.json") for name in ("simplax-carry", "udlm", "mdlm")]
+TABLES = [
+    ["compare", *SUDOKU],
+    ["compare", str(ROOT / "results" / "text")],
+    *(
+        ["suite", "show", name, "--out", str(ROOT / "results" / "suites" / name)]
+        for name in ("sudoku", "molecules")
+    ),
+    ["evaluate", "sudoku", "sudoku", "--clues", "30", "0", "--num", "3", "--steps", "2", "--device", "cpu"],
+    ["evaluate", "sudoku", "revision", "--num", "2", "--steps", "3", "--device", "cpu"],
+]
+SCRIPT = f"""
+import json
+from simplax.cli import main
+from simplax.cli.output import emit
+from simplax.cli.verbs.frontier import _shown
+for words in {LISTINGS + TABLES}:
+    main(words)
+stored = json.load(open({str(ROOT / "results" / "text" / "frontier.json")!r}))["result"]
+rows = [stored["data"], *stored["controls"], *stored["points"]]
+emit(False, {{}}, lambda: _shown(rows, stored["matches"], "a scorer", "A protocol.", []))
+"""
 
 
 def on_a_terminal(columns: int, **environment: str) -> str:
@@ -65,9 +90,56 @@ def test_tables_fit_eighty_columns_and_no_color_is_heeded() -> None:
     assert not COLOUR.search(printed)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
     assert "geodesic" in printed and "toy-simplax" in printed
-    sentences = re.compile(r"[A-Z].*\.$")  # paragraphs of a help are left to the terminal to wrap
-    assert not [line for line in lines if len(line) > 80 and not sentences.match(line)]
+    assert not [line for line in lines if len(line) > 80]
     assert not [line for line in lines if "…" in line]  # wrapped, never cut off
+    # every table is there, and what does not fit beside the others is below them
+    for words in (
+        "solved, 40 clues",
+        "PPL (entropy)",
+        "valid, no clues",
+        "puzzles/s",
+        "answers",
+        "caught by",
+    ):
+        assert words in printed, words
+    assert "(41.64 to 45.98)" in printed
+
+
+def test_a_table_is_continued_below_with_the_names_of_its_rows() -> None:
+    from rich.console import Console
+
+    columns = ["set", *(f"measure {number}" for number in range(9))]
+    rows = [[name, *(f"{number}.25 (0.5 to {number}.75)" for number in range(9))] for name in ("one", "two")]
+    for width in (40, 80, 300):
+        console = Console(width=width, highlight=False)
+        with console.capture() as captured:
+            console.print(table(columns, rows, names=1))
+        lines = captured.get().splitlines()
+        assert max(map(len, lines)) <= width
+        pieces = captured.get().count("set")
+        assert (pieces == 1) == (width == 300)
+        for name in ("one", "two"):
+            assert sum(line.startswith(name) for line in lines) == pieces
+        for number in range(9):  # nothing is lost
+            assert sum(line.count(f"{number}.75)") for line in lines) == 2
+
+
+def test_rates_are_said_in_the_unit_that_suits_them() -> None:
+    said = {None: "", 0.0: "", 1234.5: "1,234/s", 12.3456: "12.3/s", 0.05: "3/min", 0.001: "3.6/h"}
+    assert {rate: per_second(rate) for rate in said} == said
+
+
+def test_bars_have_the_rate_and_the_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "100")
+    for rate in (True, False):
+        with progress("counting", 100, show=True, rate=rate) as done:
+            for number in (1, 20, 40, 100):
+                time.sleep(0.02)
+                done(number)
+        assert ("/s" in capsys.readouterr().err) == rate
 
 
 def test_pipes_get_no_escapes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,7 +230,7 @@ def test_torchrun_leaves_options_after_the_separator_alone(tmp_path: Path) -> No
     """`--num` is the beginning of options of torchrun, which claims it wherever it stands unless `--` comes before."""
     assert main(["train", "toy-udlm", "--smoke", "--out", str(tmp_path / "run")]) == 0
     guide = (Path(__file__).parents[1] / "docs" / "training.md").read_text()
-    (documented,) = re.findall(r"^(torchrun .* evaluate .*--num .*)$", guide, re.M)
+    (documented,) = re.findall(r"^(torchrun .* evaluate RUN .*--num .*)$", guide, re.M)
     words = documented.replace("RUN", str(tmp_path / "run")).split()
     command = [sys.executable, "-m", "torch.distributed.run", *words[1:], "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -44,9 +44,9 @@ METHODS: dict[str, Method] = {
 SIZE, LENGTH, BATCH = 37, 6, 4
 
 
-def network(method: Method, size: int = SIZE) -> Denoiser:
+def network(method: Method, size: int = SIZE, carry: str = "none") -> Denoiser:
     torch.manual_seed(0)
-    denoiser = method.build(size, LENGTH, Architecture(16, 1, 2, soft_cap=5.0))
+    denoiser = method.build(size, LENGTH, Architecture(16, 1, 2, soft_cap=5.0, carry=carry))
     assert isinstance(denoiser, Denoiser)
     for parameter in denoiser.parameters():
         torch.nn.init.normal_(parameter, std=0.3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simplax.nn import PRESETS, Architecture, Denoiser
 from simplax.nn.attention import Rotary, rotate
-from simplax.nn.transformer import LayerNorm, attention
+from simplax.nn.transformer import LayerNorm, TanhGELU, attention
 from simplax.schedules import Linear, LogLinear
 from test_nn_reference import SMALL, complex_rotation, identity, randomise
 
@@ -246,3 +246,23 @@ def test_attention_in_bfloat16_is_that_of_float64(kind: str) -> None:
 
     for found, exact in zip(gradients(torch.bfloat16), gradients(torch.float64)):
         torch.testing.assert_close(found.double(), exact, rtol=0.03, atol=0.03)
+
+
+def test_compiled_gelu_is_gelu_by_tanh() -> None:
+    h = torch.linspace(-12, 12, 2001, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(TanhGELU(), fullgraph=True, backend="aot_eager")
+    ours, theirs = compiled(h), torch.nn.functional.gelu(h, approximate="tanh")
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
+    of_ours, of_theirs = (torch.autograd.grad(value.sum(), h)[0] for value in (ours, theirs))
+    torch.testing.assert_close(of_ours, of_theirs, rtol=0, atol=1e-13)
+
+
+def test_many_heads_turn_as_one_does() -> None:
+    cos, sin = Rotary(8, 5)(0, 5)
+    x = torch.randn(2, 5, 3, 8, requires_grad=True)
+    apart = torch.cat([rotate(head, cos, sin) for head in x.split(1, 2)], 2)
+    together = rotate(x, cos, sin)
+    assert torch.equal(together, apart)
+    weight = torch.randn(2, 5, 3, 8)
+    of_apart, of_together = (torch.autograd.grad((weight * y).sum(), x)[0] for y in (apart, together))
+    assert torch.equal(of_apart, of_together)

@@ -92,9 +92,34 @@ def test_a_stream_goes_from_noise_to_the_answer(client: Any) -> None:
         assert all(step["boards"][0][i] == PUZZLE[i] for i in given)
     times = [step["time"] for step in steps]
     assert times == sorted(times, reverse=True) and (times[0], times[-1]) == (1, 0)
-    assert all(abs(sum(row) - 1000) <= 9 for step in steps[1:] for row in step["belief"])
+    assert all(
+        abs(sum(row) - 1000) <= 9 for step in steps[1:] for (board,) in [step["belief"]] for row in board
+    )
     assert steps[-1]["boards"] == found[-1][1]["boards"]
     assert client.post(SOLVE, json=asked).json()["boards"] == found[-1][1]["boards"]  # the seed decides
+
+
+def test_every_attempt_has_its_belief_and_the_training_eta_is_told(client: Any) -> None:
+    asked = {"puzzle": PUZZLE, "steps": 6, "attempts": 3, "belief": True}
+    with client.stream("POST", f"{SOLVE}/stream", json=asked) as response:
+        steps = [data for name, data in events(response) if name == "step"]
+    assert all(np.shape(step["belief"]) == (3, 81, 9) for step in steps[1:])
+    first = np.array(steps[1]["belief"])
+    assert (first[0] != first[1]).any()  # each begins from its own noise
+    # the model's own sampler has no concentration: that of training is told, apart
+    assert all(step["eta"] is None and step["trained_eta"] == 0.01 for step in steps)
+    with client.stream("POST", f"{SOLVE}/stream", json={**asked, "sampler": "simplax", "eta": 1}) as response:
+        steps = [data for name, data in events(response) if name == "step"]
+    assert all(step["eta"] == 1 and step["trained_eta"] is None for step in steps)
+
+
+def test_puzzles_with_the_fewest_clues(client: Any) -> None:
+    for clues in (17, 20):
+        made = client.get("/v1/sudoku/puzzle", params={"clues": clues, "seed": 3}).json()
+        board = np.array([int(digit) for digit in made["puzzle"]])
+        assert made["clues"] == np.count_nonzero(board) == clues and count_solutions(board) == 1
+    refused = client.get("/v1/sudoku/puzzle", params={"clues": 16})
+    assert refused.status_code == 422 and refused.json()["error"].startswith("clues: ")
 
 
 def test_text_goes_on_and_gaps_are_filled(client: Any) -> None:
@@ -145,7 +170,7 @@ def test_bad_input_is_one_sentence(client: Any, body: dict[str, Any], words: str
 
 def test_other_refusals(client: Any) -> None:
     refused = {
-        422: client.post(SOLVE, content=b"{", headers=JSON),
+        422: client.post(SOLVE, content=b"\xff", headers=JSON),
         413: client.post(SOLVE, content=b"x" * 70_000, headers=JSON),
         404: client.get("/../../etc/passwd"),
         405: client.get(SOLVE),

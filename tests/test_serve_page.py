@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browser import BROWSER, Page, browse
+from accessibility import axe as axe
+from accessibility import violations
+from browser import BROWSER, Page, browse, keep
 from serving import PUZZLE, SOLUTION, Server, running
 from simplax.pretrained.model import bundled
+from sudoku_models import model as four
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine"),
     pytest.mark.skipif("sudoku" not in bundled(), reason="no bundled Sudoku model"),
     pytest.mark.slow,
 ]
-AXE = "axe-core@4.14.0"
+TABS = ("sudoku", "text", "molecules", "simplex")
 BOARDS = (
     "[...document.querySelectorAll('.board')].map("
     "board => [...board.querySelectorAll('[role=gridcell]')].map(cell => cell.textContent || '0').join(''))"
 )
 DIGITS = f"{BOARDS}[0]"
 MESSAGE = "document.querySelector('#sudoku-message').textContent"
-# pictures for people to look at; a pipeline may keep them
-PICTURES = os.environ.get("SIMPLAX_TEST_PICTURES")
+MODELS = Path(__file__).parents[1] / "results" / "sudoku" / "models"
+SETTING = "[...document.querySelectorAll('#sudoku [data-setting={}]')]".format
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,7 @@ def page(server: Server, browser: Page, request: pytest.FixtureRequest) -> Itera
     browser.open(server.url)
     browser.wait("document.body.dataset.ready")
     yield browser
-    if PICTURES:
-        browser.picture(Path(PICTURES) / f"{request.node.name}.png")
+    keep(browser, request.node.name)
 
 
 def steps(page: Page, number: int, tab: str = "sudoku") -> None:
@@ -71,6 +70,7 @@ def test_cells_change_until_the_board_is_solved(page: Page, server: Server) -> N
     assert len(seen) > 3 and all(board[1] == PUZZLE[1] for board in seen)
     assert page.run(DIGITS) == SOLUTION and "solved" in page.text(".panel .panel h2")
     page.run("document.querySelectorAll('[role=gridcell]')[0].focus()")
+    assert page.run("getComputedStyle(document.querySelector('.caption')).visibility") == "visible"
     trail = page.run("[...document.querySelectorAll('.trail li')].map(li => li.textContent)")
     assert trail[-1].startswith(SOLUTION[0])
     assert (
@@ -114,6 +114,102 @@ def test_two_settings_on_the_same_noise(page: Page) -> None:
     page.set("#sudoku .transport input", "0")
     one, other = page.run(BOARDS)
     assert one == other  # eta enters after the first draw
+
+
+def test_the_state_is_one_press_away(page: Page) -> None:
+    """The model's own sampler shows the state at the training concentration; the preset brings the slider to life."""
+    steps(page, 6)
+    assert page.run("document.querySelector('[data-setting=eta]').disabled")
+    page.set("#sudoku [data-setting=attempts]", "2")
+    page.click("#solve")
+    page.wait(f"{MESSAGE}.includes('valid')")
+    page.run("document.querySelectorAll('[role=gridcell]')[0].focus()")
+    assert "at the training η = 0.01" in page.text("#cell")
+    page.click(".attempts button:nth-of-type(2)")
+    page.set("#sudoku .transport input", "3")
+    assert page.run("document.querySelectorAll('#cell .bar').length") == 18  # of the second attempt as well
+    page.click(".presets button:nth-child(2)")
+    assert not page.run("document.querySelector('[data-setting=eta]').disabled")
+    assert page.text("[data-setting=eta] + output") == "1"
+    pressed = "[...document.querySelectorAll('.presets button')].slice(0, 2).map(b => b.ariaPressed)"
+    assert page.run(pressed) == ["false", "true"]
+    page.click("#solve")
+    page.wait("document.querySelector('#solve').textContent === 'Stop'")
+    page.wait(f"{MESSAGE}.includes('valid')")
+    page.set("#sudoku .transport input", "2")
+    assert "at η = 1 (%)" in page.text("#cell")
+    page.set("[data-setting=eta]", "50")
+    assert page.run(pressed) == ["false", "false"]
+    page.click(".presets button:nth-child(1)")
+    assert page.run(pressed) == ["true", "false"]
+
+
+def test_molecules_are_drawn(page: Page) -> None:
+    pytest.importorskip("rdkit", reason="the molecules extra is not installed")
+    page.click("#tab-molecules")
+    steps(page, 16, "molecules")
+    page.click("#draw")
+    page.wait("document.querySelector('#molecules-message').textContent.includes('can be read')")
+    assert page.run("document.querySelectorAll('#structures img').length") >= 1
+    assert page.run("[...document.querySelectorAll('#structures img')].every(i => i.naturalWidth > 0)")
+    assert page.run("document.querySelector('#no-drawings').hidden")
+
+
+def test_without_rdkit_the_page_says_so(browser: Page, tmp_path: Path) -> None:
+    (tmp_path / "rdkit").mkdir()
+    (tmp_path / "rdkit" / "__init__.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    with running("--model", "molecules", PYTHONPATH=path) as bare:
+        browser.open(bare.url)
+        browser.wait("document.body.dataset.ready")
+        steps(browser, 4, "molecules")
+        browser.click("#draw")
+        browser.wait("document.querySelector('#molecules-message').textContent.includes('not known')")
+        assert browser.run("!document.querySelector('#no-drawings').hidden")
+        keep(browser, "test_without_rdkit_the_page_says_so")
+
+
+def test_two_models_side_by_side(browser: Page, tmp_path: Path) -> None:
+    """Other methods beside the bundled one, on the same noise; boards of another size have models of their own."""
+    four("sudoku4-simplax").save_pretrained(tmp_path / "small")
+    models = [str(MODELS / "udlm"), str(MODELS / "mdlm")]
+    with running("--model", "sudoku", *models, str(tmp_path / "small")) as full:
+        browser.window(1280, 1000)
+        browser.open(full.url)
+        browser.wait("document.body.dataset.ready")
+        chosen = "[...document.querySelectorAll('[data-setting=model]')].map(choice => choice.value)"
+        assert browser.run(chosen) == ["sudoku", "udlm"]
+        browser.click("#compare")
+        browser.run(f"{SETTING('steps')}.forEach(e => {{ e.value = 12; }})")
+        browser.click("#solve")
+        browser.wait(f"{MESSAGE}.includes('valid')")
+        assert browser.run(MESSAGE).startswith("sudoku: ") and "; udlm: " in browser.run(MESSAGE)
+        titles = "[...document.querySelectorAll('.panel > h2')].map(title => title.textContent.split(':')[0])"
+        assert browser.run(titles) == ["sudoku", "udlm"]
+        keep(browser, "test_two_models_side_by_side-end")
+        browser.set("#sudoku .transport input", "0")
+        one, other = browser.run(BOARDS)
+        assert one == other  # the same noise
+        # a masked model begins with open cells and says how many steps there will be
+        browser.run(
+            f"(e => {{ e.value = 'mdlm'; e.dispatchEvent(new Event('change')); }})({SETTING('model')}[1])"
+        )
+        assert browser.run(f"{SETTING('steps')}[1].disabled && {SETTING('steps')}[1].value") == "81"
+        browser.click("#solve")
+        browser.wait("document.querySelector('#solve').textContent === 'Stop'")
+        browser.wait(f"{MESSAGE}.includes('mdlm: ')")
+        browser.set("#sudoku .transport input", "40")
+        assert "open" in browser.run("document.querySelectorAll('.panel > h2')[1].textContent")
+        keep(browser, "test_two_models_side_by_side")
+        browser.run(
+            "(e => { e.value = 4; e.dispatchEvent(new Event('change')); })(document.querySelector('#board-size'))"
+        )
+        assert browser.run(BOARDS) == ["0" * 16] * 2
+        browser.click("#solve")
+        browser.wait("document.querySelector('#solve').textContent === 'Stop'")
+        browser.wait(f"{MESSAGE}.includes('valid')")
+        assert "0" not in browser.run(DIGITS)
+        assert browser.errors == []
 
 
 def test_a_bad_paste_says_why(page: Page) -> None:
@@ -207,9 +303,13 @@ def test_text_is_denoised(page: Page) -> None:
 def test_phone_width_dark_and_still(page: Page) -> None:
     page.window(360, 740, mobile=True)
     page.prefers(color_scheme="dark", reduced_motion="reduce")
-    for tab in ("sudoku", "text", "simplex"):
+    for tab in TABS:
         page.click(f"#tab-{tab}")
+        if tab == "molecules":
+            page.click("#draw")
+            page.wait("document.querySelector('#molecules-message').textContent.includes('calls')")
         assert page.run("document.documentElement.scrollWidth <= 360")
+        keep(page, f"phone-dark-{tab}")
     assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
     page.click("#tab-sudoku")
     assert page.run("getComputedStyle(document.querySelector('[role=gridcell]')).transitionDuration") == "0s"
@@ -248,38 +348,20 @@ def test_a_token_is_asked_for(browser: Page) -> None:
         assert browser.run("document.querySelector('#token').hidden")
 
 
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of the accessibility checker, fetched for the test alone."""
-    npm, folder = shutil.which("npm"), tmp_path_factory.mktemp("axe")
-    if npm is None:
-        pytest.skip("npm is not here to fetch axe-core")
-    try:
-        done = subprocess.run([npm, "pack", AXE], cwd=folder, capture_output=True, timeout=60)
-    except subprocess.TimeoutExpired:
-        pytest.skip("axe-core cannot be fetched here")
-    archives = list(folder.glob("*.tgz"))
-    if done.returncode or not archives:
-        pytest.skip("axe-core cannot be fetched here")
-    with tarfile.open(archives[0]) as archive:
-        script = archive.extractfile("package/axe.min.js")
-        assert script is not None
-        return script.read().decode()
-
-
 def test_nothing_stands_in_the_way_of_anybody(page: Page, axe: str) -> None:
     steps(page, 3)
+    page.click("#compare")
     page.click("#solve")
     page.wait(f"{MESSAGE}.includes('valid')")
-    page.run(axe + "; 0")
+    page.click("#tab-molecules")
+    page.click("#draw")
+    page.wait("document.querySelector('#molecules-message').textContent.includes('calls')")
     found: dict[str, Any] = {}
     for scheme in ("light", "dark"):
         page.prefers(color_scheme=scheme, reduced_motion="reduce")
-        for tab in ("sudoku", "text", "simplex"):
+        for tab in TABS:
             page.click(f"#tab-{tab}")
-            bad = page.run(
-                "axe.run().then(found => found.violations.map("
-                "rule => [rule.id, rule.nodes.map(node => `${node.target}: ${node.failureSummary}`)]))"
-            )
+            keep(page, f"{scheme}-{tab}")
+            bad = violations(page, axe)
             found |= {f"{scheme} {tab}": bad} if bad else {}
     assert found == {}

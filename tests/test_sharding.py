@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from collectives import assert_parted
 from simplax.cli import main
 from simplax.io import sharding
 from simplax.io.sharding import current, together
@@ -222,10 +223,7 @@ def commands(jobs: dict[str, list[str]], out: Path) -> int:
                 status = main([*words, "--json"])
             if status:
                 return status
-    # a group that something still holds has threads that abort the process at its end, now and then
-    tasks = Path("/proc/self/task")
-    names = [(one / "comm").read_text() for one in tasks.iterdir()] if tasks.is_dir() else []
-    assert not [name for name in names if "gloo" in name], names
+    assert_parted()
     return 0
 
 

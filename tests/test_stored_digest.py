@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,18 @@ def test_a_full_disk_under_weights_is_an_os_error(tmp_path: Path, monkeypatch: p
         write_tensors(tmp_path / "weights.safetensors", {"a": torch.zeros(2)})
     assert caught.value.errno == errno.ENOSPC
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_sentence_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.json")
+
+    monkeypatch.setattr("simplax.cli._dispatch", full)
+    assert main(["evaluate"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "simplax: out.json cannot be used: No space left on device: make room, then give the same command again.\n"
+    )

@@ -139,6 +139,11 @@ def test_sweeps_write_points_and_figures(use: Any, here: Path, capsys: pytest.Ca
     assert json.loads((here / "out" / "eta.json").read_text())["result"] == data["points"]
     assert (here / "out" / "eta.png").read_bytes().startswith(b"\x89PNG")
     assert (here / "out" / "eta.svg").stat().st_size > 1000
+    rows = printed(capsys, 0, "compare", "out/eta.json", "out/eta.json")["sampler sweep"]
+    assert [row["values"] for row in rows[:8]] == [
+        {f"{p['measure']}, {p['clues']} clues": [p["value"], p["low"], p["high"]]} for p in data["points"]
+    ]
+    assert rows[1]["row"].endswith("η 1, 2 steps") and rows[1]["differs"] == {}
     assert printed(capsys, 0, *arguments, "--eta", "0", "pertoken:2")["points"][1]["eta"] == "pertoken:2"
     assert "not a concentration" in complaint(capsys, *arguments, "--eta", "lots")
 

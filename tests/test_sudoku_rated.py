@@ -15,7 +15,8 @@ from simplax.cli import main
 from simplax.data.sudoku import PuzzleSet, load_rated, to_text
 from simplax.errors import UserError
 from simplax.evaluate.answers import Answers, answer, most_likely
-from simplax.evaluate.declared import shared_solutions
+from simplax.evaluate.declared import declared as declare
+from simplax.evaluate.declared import overlap_of
 from simplax.evaluate.sudoku import by_rating
 from simplax.evaluate.sudoku import evaluate as score_of
 from simplax.pretrained import model as hub
@@ -136,12 +137,49 @@ def test_evaluation_on_a_file_declares_a_fair_row(
     declared, file = data["manifest"]["declared"], data["manifest"]["puzzles"]
     assert file["name"] == "test.csv" and len(file["sha256"]) == 64
     assert file["solutions_trained_on"] == 2  # renaming the digits does not make another board
-    assert shared_solutions(knows, NINE[2:]) == 0
+    assert (
+        file["solutions_up_to_symmetry"] == 2 and file["puzzles_up_to_symmetry"] == 0
+    )  # blank ones in training
+    assert overlap_of(knows, NINE[2:])["solutions_trained_on"] == 0
     assert declared["sampler_chosen_on"] == "the training file"
     assert (declared["verifier"], declared["answers_per_puzzle"], declared["parameters"]) == (None, 1, 1)
     assert str(train) in declared["training"]["puzzles"]
+    assert file["why_not"] is None and "transposition" in file["symmetries"]
+    run = knows.config.run
+    assert declared["training"]["examples"] == run.steps * run.batch_size
+    assert declared["training"]["forward_equivalents"] == 3 * run.steps * run.batch_size
+    assert declared["training"]["steps_are"] == "planned" and declared["trainings"] == 1
+    assert declared["seeds"] == {"training": run.seed, "data": task.seed, "evaluation": 0}  # type: ignore[attr-defined]
     assert main([*arguments, "--clues", "30"]) == 2
     assert "leave clue counts out" in capsys.readouterr().err
+
+
+def test_examples_are_those_of_the_steps_that_were_made() -> None:
+    """A chain of calls costs as many calls for each example, and a first call costs one without a gradient."""
+    knows = oracle("sudoku-carry-simplax", NINE)
+    made = replace(knows, origin={**knows.origin, "step": 7, "started_from": {"path": "first"}})
+    training = declare(made, attempts=1, chosen_on=None, seed=5)["training"]
+    calls = knows.config.method.rollout  # type: ignore[attr-defined]
+    assert (training["steps"], training["steps_are"]) == (7, "made")
+    assert training["examples"] == 7 * knows.config.run.batch_size
+    assert calls > 1 and training["forward_equivalents"] == 3 * calls * training["examples"]
+    assert training["started_from"] == {"path": "first"}
+    method = replace(knows.config.method, rollout=1)  # type: ignore[type-var]
+    single = replace(knows, config=replace(knows.config, method=method))
+    training = declare(single, attempts=1, chosen_on=None)["training"]
+    assert 3.7 < training["forward_equivalents"] / training["examples"] <= 4
+
+
+def test_an_overlap_that_is_not_known_says_why(tmp_path: Path) -> None:
+    knows = oracle("sudoku-cpu-simplax", NINE)
+    task = replace(knows.config.task, puzzles=str(tmp_path / "gone.csv"))  # type: ignore[call-arg]
+    found = overlap_of(replace(knows, config=replace(knows.config, task=task)), NINE)
+    assert found["puzzles_up_to_symmetry"] is None and "not at hand" in found["why_not"]
+    # puzzles that were made for a run are made again
+    made = replace(knows.config.task, limit=3)  # type: ignore[call-arg]
+    again = made.train().puzzles  # type: ignore[attr-defined]
+    mine = replace(knows, config=replace(knows.config, task=made))
+    assert overlap_of(mine, again + NINE)["puzzles_up_to_symmetry"] == 3
 
 
 def test_ratings_divide_the_accuracy() -> None:

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 import simplax
 from simplax.cli import main
 from simplax.methods import MDLM, METHODS, Facts
+from simplax.pretrained.model import Model
+from simplax.recipes.launch import build
 from simplax.suites.benchmark import Surroundings
 from simplax.suites.catalogue import SUITES, declare
 from simplax.suites.declared import Options, Suite
@@ -26,6 +29,7 @@ from simplax.suites.pace import Pace
 from simplax.suites.runner import Runner
 from simplax.suites.store import Store, read
 from simplax.suites.table import table
+from simplax.suites.work import fitting_setting, with_setting
 
 SMALL = ["--budget-steps", "30", "--num", "30", "--precision", "float32"]
 OPTIONS = Options(budget_steps=30, num=30, precision="float32")
@@ -183,6 +187,36 @@ def test_a_setting_with_more_calls_is_not_chosen(tmp_path: Path) -> None:
     assert one["chosen"]["clues"] < 3 and all(point["nfe"] <= 8 for point in one["points"].values())
 
 
+def test_suites_beside_each_other_train_and_measure_the_same_thing_once(whole: Path, tmp_path: Path) -> None:
+    """Weights and rows of another suite are taken over; the weights stay where they are."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    shutil.copytree(whole, first)
+    before = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    suite, store = declare("toy", OPTIONS), Store.at(second, tmp_path / "no-runs")
+    runner = Runner(suite, OPTIONS, store)
+    assert all(cost.train == 0 for cost in runner.plan().values())
+    runner.run(Pace({}))
+    assert not store.runs.joinpath(suite.jobs()[0].key).exists() and not (second / "models").exists()
+    assert numbers(second) == numbers(first)
+    assert record(second, ROWS[0])["manifest"]["model"]["path"] == f"../first/models/{ROWS[0]}"
+    assert all(runner.done(job) for job in runner.jobs())
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_column_takes_the_best_setting_that_fits_its_calls() -> None:
+    """A blank row of 22 tokens needs 22 calls of the first-hitting sampler; the ancestral one has no such number."""
+    suite = declare("molecules", Options())
+    entry = next(entry for entry in suite.entries if entry.name == "mdlm")
+    ancestral, first_hitting = entry.tries[0], entry.tries[3]
+    model = Model(torch.nn.Identity(), entry.config)
+    fitting = {
+        point.calls: fitting_setting([first_hitting, ancestral], point, model)
+        for point in suite.benchmark.points()
+    }
+    assert fitting[8] == fitting[16] == ancestral and fitting[32] == fitting[256] == first_hitting
+    assert fitting_setting([first_hitting], suite.benchmark.points()[0], model) is None
+
+
 def test_changed_settings_are_measured_again(whole: Path) -> None:
     suite, store = declare("toy", OPTIONS), Store.at(whole)
     runner = Runner(suite, OPTIONS, store)
@@ -286,3 +320,15 @@ def test_points_that_need_a_file_wait_for_it() -> None:
     suite = declare("sudoku", Options())
     lacking = {p.key for p in suite.benchmark.points() if suite.benchmark.missing(p, Surroundings())}
     assert lacking == {"20", "17"}
+
+
+def test_a_last_call_that_decides_is_one_of_the_calls() -> None:
+    suite = declare("sudoku-diagnostics", Options())
+    entry = next(entry for entry in suite.entries if entry.name == "posterior-argmax")
+    setting = entry.tries[0]
+    assert getattr(setting.sampler, "last", None) == "posterior_argmax"
+    task: Any = replace(entry.config.task, size=4, augment=False)  # type: ignore[type-var]
+    small = replace(entry.config.architecture, width=16, depth=1, heads=2, relations="sudoku4")
+    config = replace(entry.config, task=task, architecture=small)
+    model = with_setting(Model(build(config).eval(), config), setting, 5)
+    assert model.sample(2, seeds=0).nfe == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -23,7 +24,44 @@ chains = st.builds(
 def test_initial_law_is_stationary(chain: MarkovChain) -> None:
     torch.testing.assert_close(chain.transition.sum(-1), torch.ones(chain.categories, dtype=torch.float64))
     torch.testing.assert_close(chain.initial.sum(), torch.tensor(1.0, dtype=torch.float64))
-    torch.testing.assert_close(chain.initial @ chain.transition, chain.initial, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(chain.initial @ chain.transition, chain.initial, atol=1e-14, rtol=1e-12)
+
+
+def test_the_law_has_the_same_bits_wherever_its_numbers_lie_in_memory() -> None:
+    """Several processes draw from it, and report its entropy, as one does."""
+    kept: list[object] = []
+    laws = set()
+    for number in range(100):
+        kept += [bytearray(8 * number + 8), torch.empty(number)]
+        laws.add((*MarkovChain().initial.tolist(), MarkovChain().entropy(8)))
+    assert len(laws) == 1
+
+
+@pytest.mark.parametrize("sharpness", [20.0, 200.0, 1e4])
+def test_an_almost_deterministic_chain_has_a_law(sharpness: float) -> None:
+    chain = MarkovChain(9, sharpness)
+    assert float(chain.initial.sum()) == pytest.approx(1.0) and bool((chain.initial >= 0).all())
+    torch.testing.assert_close(chain.initial @ chain.transition, chain.initial, atol=1e-13, rtol=0.0)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 4.0, 12.0])
+def test_rare_states_of_the_initial_law_are_exact(sharpness: float) -> None:
+    """Solved in fractions: relative to each state's own probability, however small that is."""
+    size, chain = 5, MarkovChain(5, sharpness, seed=3)
+    moves = [[Fraction(value) for value in row] for row in chain.transition.tolist()]
+    moves = [[value / sum(row) for value in row] for row in moves]
+    equations = [[moves[i][j] - (i == j) for i in range(size)] + [Fraction(0)] for j in range(size - 1)]
+    equations.append([Fraction(1)] * (size + 1))
+    for pivot in range(size):
+        row = next(r for r in range(pivot, size) if equations[r][pivot])
+        equations[pivot], equations[row] = equations[row], equations[pivot]
+        equations[pivot] = [value / equations[pivot][pivot] for value in equations[pivot]]
+        for other in range(size):
+            if other != pivot:
+                factor = equations[other][pivot]
+                equations[other] = [a - factor * b for a, b in zip(equations[other], equations[pivot])]
+    exact = torch.tensor([float(row[-1]) for row in equations], dtype=torch.float64)
+    torch.testing.assert_close(chain.initial, exact, rtol=1e-14, atol=0.0)
 
 
 @given(chains, st.integers(1, 4))

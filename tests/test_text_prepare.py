@@ -146,6 +146,15 @@ def test_a_killed_process_is_continued_to_the_same_bytes(tmp_path: Path) -> None
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+def test_what_a_killed_process_had_begun_to_write_is_removed(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".state.json.123-abc.tmp").write_text("{")
+    prepare(characters(corpus), tmp_path / "out")
+    prepare(characters(corpus), tmp_path / "whole")
+    names = [{path.name for path in (tmp_path / each).iterdir()} for each in ("out", "whole")]
+    assert names[0] == names[1]
+
+
 def test_the_same_command_finds_its_result_and_another_is_refused(corpus: Path, tmp_path: Path) -> None:
     options = characters(corpus)
     before = prepare(options, tmp_path / "out").manifest

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simplax import recipes
 from simplax.cli import main
 from simplax.methods import METHODS, Simplax
-from simplax.nn import Architecture
+from simplax.nn import Architecture, transformer
 from simplax.nn.network import SMALLEST_VOCABULARY
 from simplax.recipes.launch import build
 from simplax.train import Optimizer, cost
@@ -78,6 +80,9 @@ def test_flop_of_a_step_by_hand() -> None:
 def test_calls_along_a_chain_and_first_calls_are_counted() -> None:
     carry = replace(SHAPE, carry="hidden")
     assert cost.count_calls(Simplax(rollout=4), carry, 8) == cost.Calls(4.0, 0.0)
+    # loops are inside a call, and counted with the weights that they apply again
+    looped = replace(carry, loops=3, loop_loss=True, fewest_loops=2)
+    assert cost.count_calls(Simplax(rollout=4), looped, 8) == cost.Calls(4.0, 0.0)
     first = cost.count_calls(Simplax(), carry, 8)
     assert first.differentiated == 1.0 and 0.7 < first.forward_only <= 1.0
 
@@ -90,6 +95,15 @@ def test_activations_extrapolate_exactly(name: str, dtype: torch.dtype | None) -
     units = shape.width // cost._small_width(shape)
     assert estimate == pytest.approx(cost._saved(method, 16, shape, shape.depth, units, 40, dtype), rel=0.02)
     assert cost.activations(method, 40, 16, replace(shape, checkpointing=True), dtype) < 0.7 * estimate
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("name", ["simplax", "ar"])
+def test_attention_keeps_no_scores_in_any_number_format(name: str, dtype: torch.dtype | None) -> None:
+    """As on a GPU, whatever is faster on a CPU: twice the length keeps twice the bytes, not four times."""
+    short, long = (cost._saved(METHODS[name](), length, SHAPE, 2, 3, 40, dtype) for length in (128, 256))
+    assert long == pytest.approx(2 * short, rel=0.01)
+    assert not transformer._Kernels.always
 
 
 def test_logits_are_kept_only_without_the_fused_loss() -> None:
@@ -127,3 +141,45 @@ def test_a_recipe_is_costed_by_command(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean toy-udlm?" in complaint(capsys, "doctor", "toy-udl")
     assert "name the recipe" in complaint(capsys, "doctor", "--run.steps", "3")
     assert "--utilisation in (0, 1]" in complaint(capsys, "doctor", "toy-udlm", "--utilisation", "2")
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "costs.md").read_text()
+TABLE = {row[0]: row[1:] for row in re.findall("^" + r"\| `?([^|]*?)`? " * 10 + r"\|$", PAGE, re.M)}
+
+
+def printed(name: str) -> tuple[str, ...]:
+    """The row of a recipe in docs/costs.md, from the code."""
+    config = recipes.get(name)
+    task, run = config.task, config.run
+    found = cost.training_cost(config.method, task.vocab_size, task.length, config.architecture, run)
+    return (
+        f"{found.weights.parameters / 1e6:.1f} M",
+        f"{found.calls.differentiated:g} + {found.calls.forward_only:.2g}",
+        f"{found.flop_per_step:.3g}",
+        f"{run.steps:,}",
+        *(f"{cost.days(found.flop_per_step, run.steps, n, 312.0, 0.4):.3g}" for n in (1, 8, 64)),
+        *(f"{found.on(8, sharded=sharded).total / 1e9:.0f}" for sharded in (False, True)),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["owt-simplax", "owt-50k-w-input-self-conditioning"])
+def test_costs_of_the_papers_runs_are_those_of_the_page(name: str) -> None:
+    assert printed(name) == TABLE[name]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if name != "Recipe"])
+def test_rows_of_the_page_follow_from_their_recipe(name: str) -> None:
+    """Of all rows, what is quick to count."""
+    config, row = recipes.get(name), TABLE[name]
+    network = cost.weightless(config.method, config.task.vocab_size, config.task.length, config.architecture)
+    parameters = cost.count_weights(network, config.run.optimizer).parameters
+    assert row[0] == f"{parameters / 1e6:.1f} M" and row[3] == f"{config.run.steps:,}"
+    for devices, days in zip((1, 8, 64), row[4:7]):
+        assert float(days) == pytest.approx(
+            cost.days(float(row[2]), config.run.steps, devices, 312.0, 0.4), rel=0.01
+        )
+
+
+def test_every_row_of_the_page_is_read() -> None:
+    assert len(TABLE) == 1 + 12 == 1 + PAGE.count("| `owt-")

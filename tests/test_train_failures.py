@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import resource
 import shutil
@@ -174,9 +175,11 @@ def test_a_non_finite_loss_names_the_step_and_saves_the_batch(tmp_path: Path) ->
     assert newest(tmp_path).step == 2
 
 
-def test_numbers_that_are_not_finite_stop_the_weights_before_anybody_asks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_numbers_that_are_not_finite_stop_the_weights_before_anybody_asks(optimizer: str) -> None:
     """As on a GPU: the device leaves the update out by itself, and the next look names the step it happened at."""
-    stepper = Stepper(UDLM(), Exploding(calls=3), ToySource(), SHORT, World(0, 1, torch.device("cpu")))
+    run = replace(SHORT, optimizer=replace(SHORT.optimizer, name=optimizer))
+    stepper = Stepper(UDLM(), Exploding(calls=3), ToySource(), run, World(0, 1, torch.device("cpu")))
     stepper.asks_at_once = False
     for step in range(3):
         stepper(step, False)
@@ -194,6 +197,20 @@ def test_numbers_that_are_not_finite_stop_the_weights_before_anybody_asks(tmp_pa
     with pytest.raises(NonFinite) as error:
         stepper.check()
     assert error.value.step == 3
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_first_step_that_is_left_out_leaves_the_optimizer_as_new(optimizer: str) -> None:
+    run = replace(SHORT, optimizer=replace(SHORT.optimizer, name=optimizer, warmup=0))
+    left_out, new = (run.optimizer.build(toy()) for _ in range(2))
+    for optimizers, calls in ((left_out, (True, False)), (new, (False,))):
+        for skip in calls:
+            for number, p in enumerate(optimizers.parameters.values()):
+                p.grad = torch.full_like(p, math.nan) if skip else torch.sin(number + p.detach())
+            optimizers.step(3, 10, torch.tensor(skip))
+    assert all(map(torch.equal, left_out.parameters.values(), new.parameters.values()))
+    for name, state in new.state_dict().items():
+        assert all(torch.equal(value, left_out.state_dict()[name][key]) for key, value in state.items())
 
 
 @pytest.mark.parametrize("every", ["log_every", "save_every", "validate_every", "sample_every"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from collectives import COUNTS
 from simplax.errors import UserError
 from simplax.train import checkpoint as checkpoints
 from test_train_toy import SHORT, ToySource, assert_same_run, fit, newest, rows, toy, work, worker
@@ -60,10 +62,14 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs.append({**late, "directory": str(root / "fsdp-late")})
     stock = {"sharding": "fsdp", "optimizer": {"name": "muon"}}
     jobs.append({"directory": str(root / "stock"), "run": stock})
+    jobs.append({"directory": str(root / "stock-late"), "run": stock, "asks_late": True})
     jobs.append({"directory": str(root / "fsdp-half"), "run": {"sharding": "fsdp"}, "stop_at": 5})
     for fused in (True, False):
         run = {**VALIDATED, "sharding": "fsdp", "accumulate": 2}
         jobs.append({"directory": str(root / f"fused-{fused}"), "run": run, "fused": fused})
+    for sharding in SHARDINGS:
+        run = {"sharding": sharding, "accumulate": 4, "save_every": 0}
+        jobs.append({"directory": str(root / f"{sharding}-counted"), "run": run, "counted": True})
     finished = worker(jobs, processes=2)
     assert finished.returncode == 0, finished.stderr
     return root
@@ -98,18 +104,31 @@ def test_sharded_networks_keep_the_fused_loss(tmp_path: Path, pairs: Path) -> No
 
 
 @pytest.mark.slow
+def test_gradients_are_exchanged_once_per_step_however_many_micro_batches(pairs: Path) -> None:
+    """Four of them here. DDP sums all parameters at once; FSDP2 those of two blocks and the rest, a little padded."""
+    parameters = sum(p.numel() for p in toy().parameters())
+    copied, split = (json.loads((pairs / f"{s}-counted" / COUNTS).read_text()) for s in SHARDINGS)
+    large = [size for size in copied["all_reduce"] if size > 2]  # the others count tokens and ask who stops
+    assert large == [parameters] * SHORT.steps and not copied["reduce_scatter"]
+    assert len(split["reduce_scatter"]) == 3 * SHORT.steps
+    assert parameters <= sum(split["reduce_scatter"]) / SHORT.steps < 1.1 * parameters
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sharding", SHARDINGS)
 def test_two_processes_resume_bit_for_bit(pairs: Path, sharding: str) -> None:
     assert_same_run(pairs / f"{sharding}-whole", pairs / f"{sharding}-cut")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("other", ["fsdp-watched", "fsdp-late"])
+@pytest.mark.parametrize(
+    ("plain", "other"), [("fsdp-whole", "fsdp-watched"), ("fsdp-whole", "fsdp-late"), ("stock", "stock-late")]
+)
 def test_sharded_weights_are_the_same_bits_validated_or_not_asked_at_once_or_late(
-    pairs: Path, other: str
+    pairs: Path, plain: str, other: str
 ) -> None:
     """Weights gathered for a look at the average must not be those of the next step."""
-    one, two = newest(pairs / "fsdp-whole"), newest(pairs / other)
+    one, two = newest(pairs / plain), newest(pairs / other)
     for mine, its in ((one.weights, two.weights), (one.ema, two.ema)):
         assert all(torch.equal(mine[name], its[name]) for name in mine)
 

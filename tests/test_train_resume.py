@@ -43,6 +43,17 @@ def test_rows_after_the_checkpoint_are_written_once(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_damaged_row_is_left_out_and_stops_nothing(tmp_path: Path) -> None:
+    work({"run": {"log_every": 1}, "directory": tmp_path, "stop_at": 5})
+    file, whole = tmp_path / "metrics.jsonl", rows(tmp_path, timings=True)
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1][:9] + b"\xff" + lines[1][10:]  # not text any more
+    file.write_bytes(b"".join(lines))
+    assert rows(tmp_path, timings=True) == whole[:1] + whole[2:]
+    work({"run": {"log_every": 1}, "directory": tmp_path})
+    assert rows(tmp_path, timings=True)[:3] == whole[:1] + whole[2:4]
+
+
 def test_dropout_masks_change_with_the_step(tmp_path: Path) -> None:
     fit(tmp_path / "with", toy(dropout=0.5))
     fit(tmp_path / "without", toy(dropout=0.0))

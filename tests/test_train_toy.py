@@ -20,6 +20,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from collectives import assert_parted, counted
+from simplax.io.sharding import join
 from simplax.methods import UDLM
 from simplax.nn import Architecture
 from simplax.nn.network import fusing
@@ -250,7 +252,7 @@ def work(job: dict[str, Any]) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums are split by thread, so bits are compared at one number of them
     try:
-        with fused_losses(job.get("fused")):
+        with fused_losses(job.get("fused")), counted(Path(job["directory"]) if job.get("counted") else None):
             train(
                 UDLM(),
                 denoiser,
@@ -284,14 +286,20 @@ def ask_late() -> None:
     Stepper.__init__ = late  # type: ignore[method-assign]
 
 
-def main(jobs: list[dict[str, Any]]) -> None:
+def main(jobs: list[dict[str, Any]]) -> int:
     shared = len(jobs) > 1 and "WORLD_SIZE" in os.environ
     if shared:  # a group that is already there is used and left alone
-        torch.distributed.init_process_group("gloo")
-    for job in jobs:
-        work(job)
+        join("gloo")
+    status = 0
+    try:
+        for job in jobs:
+            work(job)
+    except SystemExit as end:
+        status = int(end.code or 0)
     if shared:
         torch.distributed.destroy_process_group()
+    assert_parted()
+    return status
 
 
 def test_training_learns_the_toy_problem(tmp_path: Path) -> None:
@@ -323,4 +331,4 @@ def test_the_callers_random_state_is_its_own(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    sys.exit(main(json.loads(sys.argv[1])))

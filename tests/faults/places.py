@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import random
@@ -15,22 +16,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kinds import SAID, bits, content, reference, training
+from kinds import SAID, bits, content, reference, text_command, training
 from processes import Failure, finish
 from shared import count_letters, frontier_result, study
 from stores import suite, suite_numbers
 
 from simplax.train import checkpoint as checkpoints
 
+PAGE = 4096  # bytes that a file system in memory gives at a time
+
 
 @dataclass(frozen=True)
 class Writing:
-    """A command that writes below a directory, and what it has written there, to be compared."""
+    """A command that writes below a directory, and what it has written there, to be compared.
+
+    `replaces` an earlier result of the same name, which must stay whole when the new one cannot be written.
+    `partly` may fail in some of its rows, which it names, with exit status 1.
+    """
 
     name: str
     arguments: Callable[[Path], list[str]]
     found: Callable[[Path], Any]
     before: Callable[[], None] = lambda: None
+    replaces: bool = False
+    partly: bool = False
+
+    def run(self, out: Path, words: Path, before: Callable[[], None], reason: str) -> tuple[int, str]:
+        """Exit status, and what it means if it is not 0; rows that failed must say the reason."""
+        code, _ = finish(self.arguments(out), words, before, (0, 1, 2) if self.partly else (0, 2))
+        said = words.read_text(encoding="utf-8", errors="replace")
+        if code == 1 and reason not in said:
+            raise Failure(f"{self.name} did not say {reason!r}: {said.strip().splitlines()[-1]}")
+        return code, (SAID, "rows shown as failed, each with the reason", SAID)[code]
 
 
 def writings(place: Path) -> list[Writing]:
@@ -38,18 +55,25 @@ def writings(place: Path) -> list[Writing]:
     reference(place, 6)
     run = str(place / "whole")
     likelihood = ["evaluate", run, "likelihood", "--num", "8", "--draws", "2", "--device", "cpu", "--out"]
-    frontier = study(place)
+    frontier, text = study(place), text_command(place)
     return [
         Writing("train", lambda out: training(out / "run"), lambda out: bits(out / "run")),
+        Writing(
+            "data text",
+            lambda out: [*text, "--out", str(out / "data")],
+            lambda out: content(out / "data"),
+        ),
         Writing(
             "sample",
             lambda out: ["sample", run, "--device", "cpu", "--html", str(out / "page.html")],
             lambda out: (out / "page.html").read_bytes(),
+            replaces=True,
         ),
         Writing(
             "evaluate",
             lambda out: [*likelihood, str(out / "result.json")],
-            lambda out: _measured(out / "result.json"),
+            lambda out: json.loads((out / "result.json").read_text())["result"],
+            replaces=True,
         ),
         Writing(
             "export",
@@ -63,22 +87,19 @@ def writings(place: Path) -> list[Writing]:
             count_letters,
         ),
         Writing(
-            "suite", lambda out: suite(out / "toy", out / "runs"), lambda out: suite_numbers(out / "toy")
+            "suite",
+            lambda out: suite(out / "toy", out / "runs"),
+            lambda out: suite_numbers(out / "toy"),
+            partly=True,
         ),
     ]
 
 
-def _measured(path: Path) -> dict[str, Any]:
-    """Without the entropy of the chain: its last digit depends on where in memory the library happens to compute."""
-    found: dict[str, Any] = json.loads(path.read_text())["result"]
-    return {name: value for name, value in found.items() if name != "data_entropy"}
-
-
 @contextmanager
-def small_disk(at: Path, kilobytes: int) -> Iterator[str | None]:
-    """A file system of that size, or why there may be none."""
+def small_disk(at: Path) -> Iterator[str | None]:
+    """A file system of its own, or why there may be none."""
     at.mkdir(exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(at)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(at)]
     mounted = subprocess.run(mount, capture_output=True, text=True)
     if mounted.returncode:
         yield mounted.stderr.strip()
@@ -89,35 +110,59 @@ def small_disk(at: Path, kilobytes: int) -> Iterator[str | None]:
         subprocess.run(["umount", str(at)], check=False)
 
 
+@contextmanager
+def filled(disk: Path, left: int) -> Iterator[None]:
+    """With a file that takes all pages but `left`."""
+    filler = disk / "filler"
+    with open(filler, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, os.statvfs(disk).f_bavail * PAGE - left * PAGE))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
 def full_disk(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    """One sentence while there is no room, and what was to be written once there is."""
+    """One sentence while there is no room, and what was to be written once there is.
+
+    First with no room at all, then with less than is needed; where a file is replaced, every second time an earlier
+    result is there already.
+    """
     outcomes: Counter[str] = Counter()
-    disk = place / "disk"
+    disk, words = place / "disk", place / "words"
     for writing in writings(place):
         whole = place / f"expected-{writing.name}"
         whole.mkdir()
-        finish(writing.arguments(whole), place / "words", writing.before)
-        expected, largest = writing.found(whole), max(16, _kilobytes(whole))
-        for _ in range(count):
-            with small_disk(disk, chance.randrange(8, largest)) as refused:
+        finish(writing.arguments(whole), words, writing.before)
+        expected, needed = writing.found(whole), _pages(whole)
+        for number in range(count):
+            with small_disk(disk) as refused:
                 if refused is not None:
                     return Counter({f"skipped: no small file system may be mounted here ({refused})": 1})
-                code, said = finish(writing.arguments(disk), place / "words", writing.before)
-                kept = _checkpoint(disk / "run") if writing.name == "train" and code else ""
-                if code:
-                    subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-                    again, said = finish(writing.arguments(disk), place / "words", writing.before)
-                    if again:
-                        raise Failure(f"{writing.name} does not go on when there is room: {said}")
+                earlier = writing.replaces and number % 2 == 1
+                if earlier:
+                    finish(writing.arguments(disk), words, writing.before)
+                with filled(disk, chance.randrange(needed) if number and not earlier else 0):
+                    code, outcome = writing.run(disk, words, writing.before, os.strerror(errno.ENOSPC))
+                    if code == 0 and not number:
+                        raise Failure(f"{writing.name} ended well where there was no room at all")
+                    if code and writing.name == "train":
+                        outcome += _checkpoint(disk / "run")
+                    if earlier:
+                        outcome += ", the earlier result is intact"
+                        if writing.found(disk) != expected:
+                            raise Failure(f"{writing.name} lost an earlier result on a full disk")
+                if code and finish(writing.arguments(disk), words, writing.before)[0]:
+                    raise Failure(f"{writing.name} does not go on when there is room: {words.read_text()}")
                 if writing.found(disk) != expected:
                     raise Failure(f"{writing.name} on a disk that had been full wrote something else")
-                after = "the same result when there is room" if code else "had room enough"
-                outcomes[f"{writing.name}: {f'{SAID}{kept}, and ' if code else ''}{after}"] += 1
+                after = f"{outcome}, and the same result when there is room" if code else "had room enough"
+                outcomes[f"{writing.name}: {after}"] += 1
     return outcomes
 
 
-def _kilobytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) // 1024
+def _pages(folder: Path) -> int:
+    return sum(-(-path.stat().st_size // PAGE) for path in folder.rglob("*") if path.is_file())
 
 
 def _checkpoint(run: Path) -> str:
@@ -132,22 +177,23 @@ def read_only(place: Path, chance: random.Random, count: int) -> Counter[str]:
         out = place / f"out-{writing.name}"
         out.mkdir()
         expected = None
-        for filled in (False, True):
+        for again in (False, True):
             with forbidden(place, out):
-                code, said = finish(writing.arguments(out), place / "words", _ordinary(writing.before))
-            if code == 0 and not filled:
-                raise Failure(f"{writing.name} wrote in a directory that may not be written: {said}")
-            if filled and writing.name == "export":
+                before = _ordinary(writing.before)
+                code, outcome = writing.run(out, place / "words", before, os.strerror(errno.EACCES))
+            if code == 0 and not again:
+                raise Failure(f"{writing.name} wrote in a directory that may not be written")
+            if again and writing.name == "export":
                 shutil.rmtree(out / "model")
             allowed, said = finish(writing.arguments(out), place / "words", writing.before)
             if allowed:
                 raise Failure(f"{writing.name} does not go on when it may write: {said}")
             found = writing.found(out)
-            if filled and found != expected:
+            if again and found != expected:
                 raise Failure(f"{writing.name} wrote {found} and not {expected} after it had been forbidden")
             expected = found
-            outcome = "had nothing to write" if code == 0 else f"{SAID}, and the result when it may"
-            outcomes[f"{writing.name}, {'again' if filled else 'for the first time'}: {outcome}"] += 1
+            outcome = f"{outcome}, and the result when it may" if code else "had nothing to write"
+            outcomes[f"{writing.name}, {'again' if again else 'for the first time'}: {outcome}"] += 1
     return outcomes
 
 

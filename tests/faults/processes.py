@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import os
+import pkgutil
 import signal
 import sys
 import time
@@ -12,9 +16,26 @@ from pathlib import Path
 
 import torch
 
+import simplax
 from simplax.cli import main
 
 torch.set_num_threads(1)
+# what commands import only when they need it: here once, instead of in every process
+LATE = (
+    "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "matplotlib.pyplot", "mpl_toolkits.mplot3d",
+    "numpy.ctypeslib", "numpy.ma", "numpy.random", "torch._dynamo", "torch._inductor.config", "torch.onnx", "typeguard",
+)  # fmt: skip
+
+
+def import_all() -> None:
+    """Everything, so that a process that is forked from this one is at work at once; what is not installed is left."""
+    parts = [name for _, name, _ in pkgutil.walk_packages(simplax.__path__, "simplax.", lambda name: None)]
+    for name in (*LATE, *parts):
+        if not name.endswith("__main__"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    with contextlib.redirect_stdout(io.StringIO()):
+        main(["methods"])  # what the parser of arguments imports at its first use
 
 
 class Failure(Exception):

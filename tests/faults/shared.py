@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kinds import SAID, SAME, bits, damage, files_below, reference, text_command, training
+from kinds import SAID, SAME, bits, damage, damages, files_below, reference, text_command, training
 from processes import Child, Failure, finish
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the small text study of the tests
@@ -75,12 +75,12 @@ def kill_ranks(place: Path, chance: random.Random, count: int) -> Counter[str]:
         began = time.perf_counter()
         both_end(pair(command, place))
         seconds, expected = time.perf_counter() - began, weights(place / sharding)
-        for number in range(count):
+        for number in range(max(3, count)):  # each of the ranks, and both
             run = place / f"{sharding}-{number}"
             again = [*training(run, 12), "--run.sharding", sharding]
             children = pair(again, place)
             time.sleep(chance.uniform(0.2, 1.0) * seconds)
-            victims = chance.choice(([0], [1], [0, 1]))
+            victims = ([0], [1], [0, 1])[number % 3]
             for victim in victims:
                 children[victim].kill()
             codes = [child.kill_after(PATIENCE) for child in children]
@@ -88,7 +88,7 @@ def kill_ranks(place: Path, chance: random.Random, count: int) -> Counter[str]:
             both_end(pair(again, place))
             if not all(torch.equal(a, b) for a, b in zip(weights(run), expected, strict=True)):
                 raise Failure(f"{sharding}: a pair of which {victims} were killed ended with other weights")
-            who = "both" if len(victims) == 2 else "one of two"
+            who = "both" if len(victims) == 2 else f"rank {victims[0]}"
             outcomes[f"{sharding}, {who}: {SAME}{', the other had to be ended' if stuck else ''}"] += 1
     return outcomes
 
@@ -101,9 +101,9 @@ def kill_evaluation(place: Path, chance: random.Random, count: int) -> Counter[s
         str(place / "whole"),
         "likelihood",
         "--num",
-        "256",
+        "128",
         "--draws",
-        "24",
+        "12",
         "--batch-size",
         "16",
     ]
@@ -192,12 +192,11 @@ def damage_frontier(place: Path, chance: random.Random, count: int) -> Counter[s
         if path.suffix in (".json", ".npz", ".npy", ".safetensors")
     ]
     outcomes: Counter[str] = Counter()
-    for _ in range(max(1, count // 8)):  # each draws and measures again: slower than the others
+    for path, how in damages(files, chance, count):
         out = place / "study"
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(place / "whole", out)
-        path = chance.choice(files)
-        how = damage(out / path, chance)
+        damage(out / path, how, chance)
         lost = chance.choice([name for name in files if name.parts[0] == "points" and name != path])
         (out / lost).unlink()  # so that something is measured, and what that needs is read
         code, _ = finish([*command, "--out", str(out)], place / "words", count_letters)
@@ -216,11 +215,10 @@ def damage_data(place: Path, chance: random.Random, count: int) -> Counter[str]:
     finish([*text_command(place), "--out", str(place / "whole")], place / "words")
     expected = Prepared.open(place / "whole").manifest
     outcomes: Counter[str] = Counter()
-    for _ in range(count):
+    for path, how in damages(files_below(place / "whole"), chance, count):
         shutil.rmtree(place / "data", ignore_errors=True)
         shutil.copytree(place / "whole", place / "data")
-        path = chance.choice(files_below(place / "whole"))
-        how = damage(place / "data" / path, chance)
+        damage(place / "data" / path, how, chance)
         same = (place / "data" / path).read_bytes() == (place / "whole" / path).read_bytes()
         try:
             found = Prepared.open(place / "data")
@@ -243,9 +241,12 @@ def jump_clock(place: Path, chance: random.Random, count: int) -> Counter[str]:
     """The clock jumps while a run goes on: for the process itself, and for the file system its lock is on."""
     expected, seconds = reference(place)
     outcomes: Counter[str] = Counter()
-    for number in range(count):
+    cases = [(sign, elsewhere) for sign in (-1.0, 1.0) for elsewhere in (False, True)]
+    for number in range(max(len(cases), count)):
         run = place / f"run-{number}"
-        offset = chance.choice((-1.0, 1.0)) * chance.uniform(3600, 1e7)
+        # a process on another machine cannot see whether the first one lives
+        sign, elsewhere = cases[number % len(cases)]
+        offset = sign * chance.uniform(3600, 1e7)
         first = Child(training(run), place / "first", _jumping(offset, chance.uniform(0, seconds)))
         deadline = time.monotonic() + 60
         while not (run / "lock").exists() and time.monotonic() < deadline:
@@ -253,7 +254,6 @@ def jump_clock(place: Path, chance: random.Random, count: int) -> Counter[str]:
         moment = time.time() + offset
         if (run / "lock").exists():
             os.utime(run / "lock", (moment, moment))
-        elsewhere = chance.random() < 0.5  # another machine cannot see whether the process lives
         second = Child(training(run), place / "second", _elsewhere if elsewhere else lambda: None)
         codes = sorted((first.wait(), second.wait()))
         said = [child.sentence() for child in (first, second)]

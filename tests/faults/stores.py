@@ -1,19 +1,18 @@
-"""Faults of stored results: damaged suites, evaluations and shares of a checkpoint, and two processes at once."""
+"""Damage to what is stored besides runs and exports: suites, results, and shares of a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
-from kinds import SAID, SAME, damage, files_below, reference, training
-from processes import Child, Failure, finish
-from shared import both_end, count_letters, frontier_result, pair, study, weights
+from kinds import SAID, SAME, damage, damages, files_below, reference, training
+from processes import Failure, finish
+from shared import both_end, pair, weights
 
 
 def suite(out: Path, runs: Path) -> list[str]:
@@ -37,11 +36,10 @@ def damage_suite(place: Path, chance: random.Random, count: int) -> Counter[str]
     finish(suite(place / "whole", place / "runs"), place / "words")
     expected = suite_numbers(place / "whole")
     files, outcomes = files_below(place / "whole"), Counter[str]()
-    for _ in range(max(1, count // 8)):  # each may measure again: slower than the others
+    for path, how in damages(files, chance, count):
         shutil.rmtree(place / "toy", ignore_errors=True)
         shutil.copytree(place / "whole", place / "toy")
-        path = chance.choice(files)
-        how = damage(place / "toy" / path, chance)
+        damage(place / "toy" / path, how, chance)
         code, _ = finish(suite(place / "toy", place / "runs"), place / "words", allowed=(0, 1, 2))
         if code == 0 and suite_numbers(place / "toy") != expected:
             raise Failure(f"{path} {how}: the suite has other numbers")
@@ -50,66 +48,55 @@ def damage_suite(place: Path, chance: random.Random, count: int) -> Counter[str]
     return outcomes
 
 
-def two_on_suite(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    """Two processes share the jobs of one directory."""
-    began = time.perf_counter()
-    finish(suite(place / "whole", place / "runs-whole"), place / "words")
-    seconds = time.perf_counter() - began
-    for number in range(count):
-        command = suite(place / f"toy-{number}", place / f"runs-{number}")
-        first = Child(command, place / "first")
-        time.sleep(chance.uniform(0.0, 0.8) * seconds)
-        second = Child(command, place / "second")
-        codes, said = [first.wait(), second.wait()], [first.sentence(), second.sentence()]
-        if codes != [0, 0] or suite_numbers(place / f"toy-{number}") != suite_numbers(place / "whole"):
-            raise Failure(f"two processes on one suite ended with {codes}: {said}")
-    return Counter({"shared the jobs, the same numbers": count})
+def damage_results(place: Path, chance: random.Random, count: int) -> Counter[str]:
+    """What evaluations and sweeps wrote is compared, or refused; a line warns where a number may have changed.
 
-
-def two_on_frontier(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    """Two processes share the points of one directory."""
-    command = study(place)
-    began = time.perf_counter()
-    finish([*command, "--out", str(place / "whole")], place / "words", count_letters)
-    seconds, expected = time.perf_counter() - began, frontier_result(place / "whole")
-    for number in range(count):
-        out = place / f"study-{number}"
-        first = Child([*command, "--out", str(out)], place / "first", count_letters)
-        time.sleep(chance.uniform(0.0, 0.8) * seconds)
-        second = Child([*command, "--out", str(out)], place / "second", count_letters)
-        codes, said = [first.wait(), second.wait()], [first.sentence(), second.sentence()]
-        if codes != [0, 0] or frontier_result(out) != expected:
-            raise Failure(f"two processes on one frontier ended with {codes}: {said}")
-    return Counter({"shared the points, the same numbers": count})
-
-
-def damage_evaluation(place: Path, chance: random.Random, count: int) -> Counter[str]:
-    """What an evaluation wrote is compared, or refused; a line warns where a number may have changed."""
+    The same sweep goes on with its file if it is intact, and otherwise says what to do.
+    """
+    words, good, swept = place / "words", place / "likelihood.json", place / "sweep.json"
     reference(place, 6)
-    good, bad, words = place / "good.json", place / "bad.json", place / "words"
     evaluate = ["evaluate", str(place / "whole"), "likelihood", "--num", "8", "--draws", "2"]
     finish([*evaluate, "--device", "cpu", "--out", str(good)], words)
-    compare = ["compare", str(good), str(bad), "--json"]
+    boards = ["train", "sudoku4-simplax", "--smoke", "--run.steps", "2", "--device", "cpu"]
+    finish([*boards, "--out", str(place / "boards")], words)
+    settings = ["--clues", "6", "--steps", "2", "--num", "2", "--eta", "1", "3", "--device", "cpu"]
+    sweep = ["sweep", str(place / "boards"), *settings, "--out"]
+    finish([*sweep, str(swept)], words)
 
-    def shown() -> list[Any]:
-        said = words.read_text(encoding="utf-8")
+    def shown(said: str) -> list[Any]:
         return [row["values"] for rows in json.loads(said[said.index("{") :]).values() for row in rows]
 
-    shutil.copy(good, bad)
-    finish(compare, words)
-    expected = shown()
+    bad, expected = place / "bad.json", dict[Path, list[Any]]()
+    for file in (good, swept):
+        shutil.copy(file, bad)
+        finish(["compare", str(file), str(bad), "--json"], words)
+        expected[file] = shown(words.read_text(encoding="utf-8"))
     outcomes: Counter[str] = Counter()
-    for _ in range(count):
-        shutil.copy(good, bad)
-        how = damage(bad, chance)
-        code, _ = finish(compare, words)
-        warned = "is not as it was written" in words.read_text(encoding="utf-8", errors="replace")
-        if code == 0 and not warned and shown() != expected:
+    for number, (file, how) in enumerate(damages([good, swept], chance, count)):
+        shutil.copy(file, bad)
+        damage(bad, how, chance)
+        if file == swept and number % 4 < 2:
+            before = bad.read_bytes()
+            code, _ = finish([*sweep, str(bad)], words)
+            if code == 0 and _points(bad) != _points(swept):
+                raise Failure(f"a sweep was {how}, and went on with other numbers")
+            if code and bad.read_bytes() != before:
+                raise Failure(f"a sweep was {how}, and the file was written over")
+            outcomes[f"sweep {how}, and continued: {SAID if code else 'the same numbers'}"] += 1
+            continue
+        code, _ = finish(["compare", str(file), str(bad), "--json"], words)
+        said = words.read_text(encoding="utf-8", errors="replace")
+        warned = "is not as it was written" in said
+        if code == 0 and not warned and shown(said) != expected[file]:
             raise Failure(f"a result was {how}, and other numbers were shown")
-        outcomes[
-            f"{how}: {SAID if code else 'shown, and a line warns' if warned else 'the same numbers'}"
-        ] += 1
+        what = SAID if code else "shown, and a line warns" if warned else "the same numbers"
+        outcomes[f"{file.stem} {how}, and compared: {what}"] += 1
     return outcomes
+
+
+def _points(file: Path) -> list[dict[str, Any]]:
+    points: list[dict[str, Any]] = json.loads(file.read_text())["result"]
+    return points
 
 
 def damage_shares(place: Path, chance: random.Random, count: int) -> Counter[str]:
@@ -121,11 +108,10 @@ def damage_shares(place: Path, chance: random.Random, count: int) -> Counter[str
     expected = weights(place / "whole")
     files = [path for path in files_below(place / "part") if path.parts[0] == "checkpoints"]
     outcomes: Counter[str] = Counter()
-    for _ in range(max(1, count // 4)):
+    for path, how in damages(files, chance, count):
         shutil.rmtree(place / "run", ignore_errors=True)
         shutil.copytree(place / "part", place / "run", symlinks=True)
-        path = chance.choice(files)
-        how = damage(place / "run" / path, chance)
+        damage(place / "run" / path, how, chance)
         code, _ = finish(training(place / "run", 9), place / "words")
         if code == 0 and not all(
             torch.equal(a, b) for a, b in zip(weights(place / "run"), expected, strict=True)

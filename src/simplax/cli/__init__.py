@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -95,7 +96,9 @@ def _answer(arguments: list[str]) -> int:
     except OSError as error:
         if os.environ.get("SIMPLAX_DEBUG"):
             raise
-        return _complain(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", 2)
+        what = f"{error.filename or 'a file'} cannot be used: {error.strerror or error}"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _complain(f"{what}{': make room, then give the same command again' if full else ''}.", 2)
 
 
 def _dispatch(arguments: list[str]) -> Any:

@@ -6,7 +6,7 @@ import json as json_module
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +70,18 @@ def announce(cost: Cost) -> dict[str, Any]:
     return cost.to_json()
 
 
-def table(columns: list[str], rows: list[list[str]]) -> Any:
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], names: int = 0) -> Any:
+    """A table whose cells are wrapped where space is short; one of numbers, whose rows are named by its first `names`
+    columns, is continued below instead."""
     from rich.table import Table
 
-    result = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    from simplax.cli.fitted import Fitted
+
+    if names:
+        return Fitted(columns, rows, names)
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        result.add_column(column, overflow="fold")
     for row in rows:
         result.add_row(*row)
     return result

@@ -9,6 +9,9 @@ import io
 import operator
 import os
 import re
+import shutil
+import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -101,7 +104,11 @@ def read(
     deferred.__signature__ = signature.replace(parameters=parameters, return_annotation=Any)  # type: ignore[attr-defined]
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint), _heeding_no_color():
+        with (
+            contextlib.redirect_stderr(complaint),
+            contextlib.redirect_stdout(_Wrapped(sys.stdout)),
+            _heeding_no_color(),
+        ):
             call, unknown = tyro.cli(
                 deferred,
                 args=arguments,
@@ -114,6 +121,35 @@ def read(
         if stop.code in (0, None):
             raise
     raise UserError(f"{_sentence(complaint.getvalue())}; see {prog} --help.")
+
+
+class _Wrapped(io.TextIOBase):
+    """The terminal, with paragraphs wrapped: tyro fits its frames into it, but leaves each paragraph on one line."""
+
+    def __init__(self, target: typing.TextIO) -> None:
+        self._target = target
+
+    def write(self, text: str) -> int:
+        room = max(shutil.get_terminal_size().columns, 40)
+        lines = (
+            line if len(line) <= room or line[:1] in "╭│╰\x1b " else textwrap.fill(line, room)
+            for line in text.split("\n")
+        )
+        self._target.write("\n".join(lines))
+        return len(text)
+
+    def flush(self) -> None:
+        self._target.flush()
+
+    def isatty(self) -> bool:
+        return self._target.isatty()
+
+    def fileno(self) -> int:
+        return self._target.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._target.encoding
 
 
 @contextlib.contextmanager

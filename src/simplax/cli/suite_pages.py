@@ -13,12 +13,21 @@ from simplax.suites.table import Table, table
 
 ROOT = Path(__file__).parents[3]
 _SUITES, _RESULTS = ROOT / "results" / "suites" / "README.md", ROOT / "docs" / "results.md"
-_TITLES = {"sudoku": "Sudoku", "molecules": "Molecules", "text": "Text", "sudoku-axes": "Axes"}
+_TITLES = {
+    "sudoku": "Sudoku",
+    "molecules": "Molecules",
+    "text": "Text",
+    "sudoku-axes": "Axes",
+    "sudoku-ladder": "Ladder",
+}
 _SHORT_CALLS = "32 calls"  # what pages that do not show every number of calls show
 
 
 def between(page: str, marks: tuple[str, str], text: str) -> str:
     """A page with `text` between its two marks."""
+    for mark in marks:
+        if page.count(mark) != 1:
+            raise ValueError(f"the page needs the line {mark} once, where the table shall be")
     before, _, rest = page.partition(marks[0])
     _, _, after = rest.partition(marks[1])
     return f"{before}{marks[0]}\n{text}\n{marks[1]}{after}"

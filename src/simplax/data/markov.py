@@ -6,6 +6,8 @@ The entropy of its sequences is a formula, so a likelihood bound can be compared
 from __future__ import annotations
 
 import itertools
+import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,20 +45,29 @@ class MarkovChain:
 
     @cached_property
     def initial(self) -> Tensor:
-        """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law."""
-        size = self.categories
-        equations = torch.cat(
-            [self.transition.T - torch.eye(size, dtype=torch.float64), torch.ones(1, size).double()]
-        )
-        target = torch.zeros(size + 1, dtype=torch.float64)
-        target[-1] = 1.0
-        return torch.linalg.lstsq(equations, target.unsqueeze(-1)).solution.squeeze(-1).clamp(min=0.0)
+        """The stationary law, the left eigenvector of `transition` for eigenvalue 1: every position has this law.
+
+        States are eliminated one by one, without a subtraction (Grassmann, Taksar and Heyman, 1985), in plain numbers:
+        the last digits of a library depend on where in memory it computes, and processes would disagree.
+        """
+        chain = self.transition.tolist()
+        for last in range(self.categories - 1, 0, -1):
+            leaving = max(math.fsum(chain[last][:last]), sys.float_info.min)
+            for row in chain[:last]:
+                row[last] /= leaving
+                row[:last] = [value + row[last] * onward for value, onward in zip(row[:last], chain[last])]
+        law = [1.0]
+        for state in range(1, self.categories):
+            law.append(math.fsum(weight * row[state] for weight, row in zip(law, chain)))
+            total = math.fsum(law)
+            law = [weight / total for weight in law]
+        return torch.tensor(law, dtype=torch.float64)
 
     @property
     def entropy_rate(self) -> float:
         """Nats per further token: sum over k of initial(k) H(transition[k])."""
         rows = -torch.xlogy(self.transition, self.transition).sum(-1)
-        return float(self.initial @ rows)
+        return float((self.initial * rows).sum())
 
     def entropy(self, length: int) -> float:
         """Nats of a sequence of `length` tokens: its first token, then the rate."""

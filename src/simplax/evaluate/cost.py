@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from simplax.io.memory import peak_memory
 from simplax.io.progress import duration
 from simplax.methods import HasLikelihood
+from simplax.methods.likelihood import has_two_bounds
 from simplax.pretrained.model import Model
 from simplax.pretrained.numerics import BatchSize, batch_size_for
 from simplax.random import Keys
@@ -123,8 +124,13 @@ def calls_for(sampler: Sampler[Any], length: int, num_steps: int) -> int:
     return steps + sweeps + (getattr(sampler, "last", None) is not None)
 
 
-def likelihood_cost(model: Model, batch: Batch, draws: int, batch_size: BatchSize) -> Cost:
-    """The cost of scoring the sequences of `batch` in `draws` draws of time and noise."""
+def likelihood_cost(
+    model: Model, batch: Batch, draws: int, batch_size: BatchSize, *, carry: bool = True
+) -> Cost:
+    """The cost of scoring the sequences of `batch` in `draws` draws of time and noise.
+
+    A network that carries something from call to call is also called first on every state, unless not to `carry`.
+    """
     method, num = model.method, len(batch.tokens)
     if not isinstance(method, HasLikelihood):
         return NOTHING
@@ -136,11 +142,13 @@ def likelihood_cost(model: Model, batch: Batch, draws: int, batch_size: BatchSiz
     rounds = draws * math.ceil(num / len(numbers))
 
     def score() -> None:
-        method.nll(model.denoiser, first, context)
-        method.boundary_terms(model.denoiser, first, context)
+        method.nll(model.denoiser, first, context, carry=carry)
+        method.boundary_terms(model.denoiser, first, context, carry=carry)
 
-    if rounds * 3 < MEASURED_FROM:  # an inner and two boundary calls, as most methods make
-        return _shared(num, len(numbers), 3 * draws, model.config.task.length)
+    # an inner and two boundary calls, as most methods make
+    usual = 6 if carry and has_two_bounds(method, model.denoiser) else 3
+    if rounds * usual < MEASURED_FROM:
+        return _shared(num, len(numbers), usual * draws, model.config.task.length)
     with torch.no_grad(), _watching(model.denoiser.eval(), model.device) as starts:
         score()
         began = _now(model.device)

@@ -34,7 +34,7 @@ _FREE = frozenset(
         "compiled",
     )
 )
-_FREE_BELOW = ("versions.python", "protocol.name")
+_FREE_BELOW = ("versions.python", "protocol.name", "sweep.weights", "sweep.sampler")
 _OWN = "sampler"
 """A sampler's settings compare only with those of the same kind: each method has its own."""
 _ROW = "temperature, "
@@ -105,7 +105,7 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
     described = [record["model"]] if "model" in record else record.get("models", [])
     weights = sorted({str(model.get("weights")) for model in described})
     return {
-        **{name: value for name, value in found.items() if name not in _FREE_BELOW},
+        **{name: value for name, value in found.items() if not name.startswith(_FREE_BELOW)},
         "weights": ", ".join(weights),
     }
 
@@ -125,6 +125,8 @@ def _likelihood(record: Mapping[str, Any]) -> Reading:
     result = record["result"]
     names = ("nats_per_token", "bits_per_token", "perplexity", "nats_per_character", "standard_error", "kind")
     values = {name.replace("_", " "): result[name] for name in names if result.get(name) is not None}
+    if "empty_carry" in result:
+        values["nats per token, empty carry"] = result["empty_carry"]["nats_per_token"]
     more = {name: result[name] for name in ("sequences", "draws") if name in result}
     return [Line(record["model"]["name"], values)], more
 
@@ -153,6 +155,23 @@ def _eta_sweep(record: Mapping[str, Any]) -> Reading:
     more: dict[str, Any] = {"num": sorted({point["num"] for point in points})}
     for point in points:
         more |= _used(point, f"{point['clues']} clues, eta {point['eta']}")
+    return lines, more
+
+
+def _sampler_sweep(record: Mapping[str, Any]) -> Reading:
+    from simplax.evaluate.sweep import AXES
+
+    points, lines, more = record["result"], [], dict[str, Any]()
+    varied = [name for name in AXES if name != "num_steps" and len({p["settings"][name] for p in points}) > 1]
+    for point in points:
+        chosen = [
+            f"{AXES[name]} {'own' if point['settings'][name] is None else point['settings'][name]}"
+            for name in varied
+        ]
+        label = ", ".join([record["model"]["name"], *chosen, f"{point['num_steps']} steps"])
+        share = [point["value"], point["low"], point["high"]]
+        lines.append(Line(label, {f"{point['measure']}, {point['clues']} clues": share}))
+        more |= _used(point, ", ".join([f"{point['clues']} clues", *chosen, f"{point['num_steps']} steps"]))
     return lines, more
 
 
@@ -200,7 +219,8 @@ def _text_values(row: Mapping[str, Any]) -> dict[str, Any]:
 _READERS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
     "likelihood": _likelihood,
     "sudoku": _sudoku,
-    "eta sweep": _eta_sweep,
+    "eta sweep": _eta_sweep,  # as earlier versions called it
+    "sampler sweep": _sampler_sweep,
     "generative": _generative,
     "frontier": _frontier,
 }

@@ -47,6 +47,13 @@ def _unique(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid4().hex[:8]}.tmp")
 
 
+def remove_unfinished(directory: Path) -> None:
+    """Remove what processes that were killed had begun to write here; only while nobody else may write here."""
+    for path in directory.glob(".*.tmp"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a small file atomically."""
     with replacing(path) as temporary:
@@ -133,7 +140,12 @@ def whole_directory(path: Path) -> Iterator[Path]:
 def sha256(path: Path) -> str:
     """The digest of a file, or of the names and digests of the files in a directory."""
     if path.is_dir():
-        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in sorted(path.iterdir()))
-        return hashlib.sha256(lines.encode()).hexdigest()
+        return combined({file.name: sha256(file) for file in path.iterdir()})
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def combined(digests: dict[str, str]) -> str:
+    """The digest of a directory, from those of its files by name."""
+    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()

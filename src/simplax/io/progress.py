@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 def first_process() -> bool:
@@ -14,14 +15,27 @@ def first_process() -> bool:
 
 
 @contextmanager
-def progress(what: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar of the first process, on terminals or as `show` says; what it yields takes how many are done."""
+def progress(
+    what: str, total: int, show: bool | None = None, *, rate: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """A bar of the first process, on terminals or as `show` says; what it yields takes how many are done.
+
+    It has the rate and the time left; the first makes no sense where what is counted is a share.
+    """
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """How many per second lately, or in all once it is done."""
+
+        def render(self, task: Any) -> Text:
+            return Text(per_second(task.finished_speed or task.speed), style="progress.data.speed")
 
     bar = Progress(
         *Progress.get_default_columns()[:2],
         MofNCompleteColumn(),
+        *([Rate()] if rate else []),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         disable=not (first_process() and (sys.stderr.isatty() if show is None else show)),
@@ -30,6 +44,17 @@ def progress(what: str, total: int, show: bool | None = None) -> Iterator[Callab
     with bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def per_second(rate: float | None) -> str:
+    """A rate as people say it: how many in a second or, if they are slow, in a minute or an hour."""
+    if not rate:
+        return ""
+    times, unit = next(
+        pair for pair in ((1, "s"), (60, "min"), (3600, "h")) if rate * pair[0] >= 1 or pair[1] == "h"
+    )
+    number = rate * times
+    return f"{number:,.0f}/{unit}" if number >= 100 else f"{number:.3g}/{unit}"
 
 
 def duration(seconds: float) -> str:

@@ -96,6 +96,8 @@ class HasLikelihood(abc.ABC):
     """
 
     exact_likelihood: ClassVar[bool] = False
+    carried_likelihood: ClassVar[bool] = True
+    """Whether there is a bound with the network's own first call; if not, its carry is always empty."""
 
     @abc.abstractmethod
     def nll(

@@ -41,6 +41,7 @@ class LangFlow(Method, HasLikelihood):
         "Chen et al. 2026, LangFlow: Continuous Diffusion Rivals Discrete in Language Modeling",
     )
     process_type: ClassVar[type[Process]] = EmbeddingProcess
+    carried_likelihood: ClassVar[bool] = False
 
     times: TimeLaw = field(default_factory=lambda: TimeLaw(0.0, 1.0))
     self_conditioning: float = 0.25

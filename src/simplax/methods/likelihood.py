@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from simplax.errors import UserError
 from simplax.io.sharding import current
 from simplax.methods.base import HasLikelihood, Method
+from simplax.nn import Network
 from simplax.random import Keys
 from simplax.times import stratified
 from simplax.typing import Batch, StepContext
@@ -61,6 +62,12 @@ class Likelihood:
     @property
     def perplexity(self) -> float:
         return math.exp(self.nats_per_token)
+
+
+def has_two_bounds(method: Method, denoiser: nn.Module) -> bool:
+    """Whether a first call changes the bound: the network carries something and the method's bound reads it."""
+    reads = isinstance(method, HasLikelihood) and method.carried_likelihood
+    return reads and Network.of(denoiser).carry.carries
 
 
 @torch.no_grad()

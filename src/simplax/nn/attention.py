@@ -32,8 +32,14 @@ class Rotary(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn x (b, l, h, head_dim) by its position: three passes over memory, in the precision of x."""
-    return torch.addcmul(x * cos.to(x.dtype), x.roll(x.shape[-1] // 2, -1), sin.to(x.dtype))
+    """Turn x (b, l, h, head_dim) by its position: three passes over memory, in the precision of x.
+
+    The tables are repeated for all heads: a CPU multiplies long rows several times as fast as many of one head's width.
+    """
+    heads, width = x.shape[-2:]
+    cos, sin = (table.to(x.dtype).expand(-1, heads, -1).flatten(1) for table in (cos, sin))
+    turned = x.roll(width // 2, -1)
+    return torch.addcmul(x.flatten(2) * cos, turned.flatten(2), sin).unflatten(-1, (heads, width))
 
 
 class Cache:

@@ -9,6 +9,8 @@ names (as in published EMA states) can be loaded.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -16,9 +18,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simplax.nn.attention import Cache, rotate
+from simplax.nn.linear import Linear
 
 LAYER_NORM_EPS = 1e-5
 SIGMA_FEATURES = 256
+
+
+class _Kernels:
+    """A plain attribute, which the compiler can read; it cannot read a context variable."""
+
+    always = False
+
+
+@contextmanager
+def attention_kernels() -> Iterator[None]:
+    """Inside, torch's kernel is used on every device, as it is on GPUs: it keeps no scores for the backward pass."""
+    before, _Kernels.always = _Kernels.always, True
+    try:
+        yield
+    finally:
+        _Kernels.always = before
 
 
 class LayerNorm(nn.Module):
@@ -69,6 +88,22 @@ def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return torch.addcmul(shift, h, 1.0 + scale)
 
 
+class TanhGELU(nn.Module):
+    """GELU by its tanh formula."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return sigmoid_gelu(h) if torch.compiler.is_compiling() else F.gelu(h, approximate="tanh")
+
+
+def sigmoid_gelu(h: Tensor) -> Tensor:
+    """The same, for (1 + tanh a) / 2 is the sigmoid of 2 a; compiled for a CPU, tanh takes several times as long.
+
+    Like torch's own, it rounds only its result to a short format.
+    """
+    slope, x = 2.0 * math.sqrt(2.0 / math.pi), h.to(torch.promote_types(h.dtype, torch.float32))
+    return (x * torch.sigmoid(x * (slope + 0.044715 * slope * x * x))).to(h.dtype)
+
+
 class Shared(NamedTuple):
     """What all blocks of one forward pass have in common.
 
@@ -98,13 +133,13 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.dropout, self.attention_cap = heads, dropout, attention_cap
         self.norm1 = LayerNorm(width)
-        self.attn_qkv = nn.Linear(width, 3 * width, bias=False)
-        self.attn_out = nn.Linear(width, width, bias=False)
+        self.attn_qkv = Linear(width, 3 * width, bias=False)
+        self.attn_out = Linear(width, width, bias=False)
         self.norm2 = LayerNorm(width)
         self.mlp = nn.Sequential(
-            nn.Linear(width, mlp_ratio * width),
-            nn.GELU(approximate="tanh"),
-            nn.Linear(mlp_ratio * width, width),
+            Linear(width, mlp_ratio * width),
+            TanhGELU(),
+            Linear(mlp_ratio * width, width),
         )
         self.adaLN_modulation = None if cond_dim is None else zero_linear(cond_dim, 6 * width)
 
@@ -151,7 +186,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
     """Attention by torch's kernel; on a CPU in bfloat16, where that kernel's gradient takes up to twenty times as
     long, by two matrix products. `mask` is boolean or additive; `causal` adds a triangular one.
     """
-    if q.device.type != "cpu" or q.dtype != torch.bfloat16:
+    if q.device.type != "cpu" or q.dtype != torch.bfloat16 or _Kernels.always:
         return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
     if causal:

@@ -361,6 +361,8 @@ def from_pretrained(
         origin["revision"] = stored.home.name
     if stored.started_from is not None:
         origin["started_from"] = stored.started_from
+    if stored.step is not None:
+        origin["step"] = stored.step
     denoiser = denoiser.to(place(device)).eval()
     return Model(denoiser, config, origin, stored.home, prepare(denoiser, dtype, compile))
 

@@ -30,7 +30,8 @@ _FILES: dict[str, str] = {"ema": checkpoint.AVERAGE, "raw": checkpoint.WEIGHTS}
 class Stored:
     """A file of weights, their kind (`ema` or `raw`), their configuration, and the directory a tokenizer would be in.
 
-    `started_from` is what training began with, if that were the weights of another model. `adapters` is what the run
+    `started_from` is what training began with, if that were the weights of another model, `step` how many steps it
+    made, where that is known. `adapters` is what the run
     knows of the frozen weights that its adapters belong to; an export of adapters knows nothing, an empty record.
     """
 
@@ -40,6 +41,7 @@ class Stored:
     home: Path
     started_from: dict[str, str] | None = None
     adapters: dict[str, Any] | None = None
+    step: int | None = None
 
 
 def change_config(folder: Path, config: RunConfig) -> None:
@@ -85,9 +87,8 @@ def _in_checkpoint(folder: Path, kind: str, run: Path) -> Stored:
     config = load(run / CONFIG) if (run / CONFIG).is_file() else state["config"]
     progress = state["progress"]
     file = checkpoint.part(folder, _FILES[kind])
-    return Stored(
-        file, kind, _config(run, config), run, progress.get("started_from"), progress.get("adapters")
-    )
+    began, known = progress.get("started_from"), progress.get("adapters")
+    return Stored(file, kind, _config(run, config), run, began, known, progress.get("step"))
 
 
 def _exported(folder: Path, requested: str | None) -> Stored:
@@ -110,7 +111,9 @@ def _exported(folder: Path, requested: str | None) -> Stored:
     if apart and config.lora is None:
         raise UserError(f"{folder / CONFIG} does not say what its adapters are: it has no settings of lora.")
     file = folder / (ADAPTER if apart else WEIGHTS)
-    return Stored(file, kind, config, folder, said.get("started_from"), {} if apart else None)
+    return Stored(
+        file, kind, config, folder, said.get("started_from"), {} if apart else None, said.get("step")
+    )
 
 
 def manifest(folder: Path) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any, TypeVar
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
 
-import numpy as np
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -34,11 +33,10 @@ from simplax.serve.schemas import (
     TextAnswer,
     TextRequest,
 )
+from simplax.serve.search import Search
 from simplax.serve.served import Shelf
 from simplax.serve.streams import encoded, events, last
 
-Result = TypeVar("Result")
-_SEARCH_SECONDS, _MAKING_SECONDS = 3.0, 20.0
 STOPPING = "The server is stopping: try again later."
 _STREAM = (
     "Server-sent events: `start`, `queued` while the request waits, a `step` for each step, then `done` with the "
@@ -69,33 +67,6 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Search:
-    """One thread for the solver and the generator, whose time depends on the board; nobody waits long for it."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "simplax-search")
-        self._last: Future[Any] | None = None
-
-    def warm(self) -> None:
-        """Compile both now, where they are compiled: nobody has to wait for that."""
-        self._last = self._pool.submit(
-            lambda: sudoku.only_solution(sudoku.read_board(sudoku.make_puzzle(30, 0).puzzle))
-        )
-
-    async def run(self, seconds: float, work: Callable[..., Result], *arguments: Any) -> Result:
-        """`work(*arguments)`, or TimeoutError, also if an earlier board keeps the thread for so long."""
-        if self._last is not None and not self._last.done():
-            done = asyncio.wrap_future(self._last)
-            await asyncio.wait({done}, timeout=seconds)
-            if not done.done():
-                raise TimeoutError
-        self._last = self._pool.submit(work, *arguments)
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._last)), seconds)
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-
 def make_app(
     shelf: Shelf,
     limits: Limits,
@@ -106,7 +77,7 @@ def make_app(
 ) -> tuple[Guard, Engine]:
     """The application around `shelf`, and the engine it runs while it lives."""
     metrics = Metrics()
-    engine, search = Engine(limits, metrics), Search()
+    engine, search = Engine(limits, metrics), Search(limits)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -167,30 +138,25 @@ def _about(app: FastAPI, shelf: Shelf, metrics: Metrics, engine: Engine, version
 
 
 def _sudoku(app: FastAPI, shelf: Shelf, engine: Engine, search: Search) -> None:
-    async def planned(asked: SudokuRequest) -> Plan:
-        served = shelf.find("sudoku", asked.model)
-        board = sudoku.read_board(asked.puzzle)
-        solution: np.ndarray | None = None
-        with suppress(TimeoutError):  # only the comparison is lost
-            solution = await search.run(_SEARCH_SECONDS, sudoku.only_solution, board)
+    async def planned(asked: SudokuRequest, request: Request) -> Plan:
+        served, board = shelf.find("sudoku", asked.model), sudoku.read_board(asked.puzzle)
+        solution = await search.run(request, sudoku.known_solution, board)
         return sudoku.plan(served, asked, board, solution)
 
     _routes(app, engine, "sudoku/solve", "sudoku", SudokuRequest, SudokuAnswer, planned, "Fill in a board.")
 
-    @app.get("/v1/sudoku/puzzle", tags=["sudoku"], responses=_some(401, 422, 503))
+    @app.get("/v1/sudoku/puzzle", tags=["sudoku"], responses=_some(401, 422, 429, 503, 504))
     async def puzzle(
+        request: Request,
         clues: Annotated[int, Query(ge=sudoku.FEWEST_CLUES, le=sudoku.MOST_CLUES)] = 30,
         seed: Annotated[int, Query(ge=0, le=MOST_SEED)] = 0,
     ) -> Puzzle:
         """A puzzle with one solution and that many clues, or a few more if there is none with so few."""
-        try:
-            return await search.run(_MAKING_SECONDS, sudoku.make_puzzle, clues, seed)
-        except TimeoutError:
-            raise Stopped(503, "Making a puzzle took too long: ask for more clues or try again.") from None
+        return await search.run(request, sudoku.make_puzzle, clues, seed)
 
 
 def _text(app: FastAPI, shelf: Shelf, engine: Engine) -> None:
-    async def planned(asked: TextRequest) -> Plan:
+    async def planned(asked: TextRequest, request: Request) -> Plan:
         return text.plan(shelf.find("text", asked.model), asked)
 
     what = "Go on with a text, or fill in its gaps."
@@ -198,7 +164,7 @@ def _text(app: FastAPI, shelf: Shelf, engine: Engine) -> None:
 
 
 def _molecules(app: FastAPI, shelf: Shelf, engine: Engine) -> None:
-    async def planned(asked: MoleculesRequest) -> Plan:
+    async def planned(asked: MoleculesRequest, request: Request) -> Plan:
         return molecules.plan(shelf.find("molecules", asked.model), asked)
 
     what = "Draw molecules."
@@ -212,16 +178,18 @@ def _routes(
     tag: str,
     asks: type[Any],
     answers: type[Any],
-    planned: Callable[[Any], Awaitable[Plan]],
+    planned: Callable[[Any, Request], Awaitable[Plan]],
     what: str,
 ) -> None:
     """`/v1/PATH`, which answers when all is done, and `/v1/PATH/stream`, which shows every step."""
 
     async def whole(asked: Any, request: Request) -> Any:
-        return await last(events(engine, await planned(asked), request))
+        arrived = time.monotonic()
+        return await last(events(engine, await planned(asked, request), request, arrived))
 
     async def stream(asked: Any, request: Request) -> StreamingResponse:
-        flow = events(engine, await planned(asked), request)
+        arrived = time.monotonic()
+        flow = events(engine, await planned(asked, request), request, arrived)
         first = await anext(flow)  # a full queue is answered 429, not with a stream
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(encoded(first, flow), media_type="text/event-stream", headers=headers)
@@ -272,6 +240,8 @@ def _complaints(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # bytes that are no text; other bodies are told apart as 422 already
+            return _problem(422, "The body is not JSON.")
         known = {404: "There is nothing at this address.", 405: "This address does not take that method."}
         message = known.get(error.status_code, f"{error.detail}.")
         return _problem(error.status_code, message, dict(error.headers or {}))

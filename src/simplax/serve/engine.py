@@ -55,10 +55,12 @@ class Job:
     exactly one `done` or `error`. `logits` are what the network said at the last call, if it was about all sequences.
     """
 
-    def __init__(self, model: Model, sequences: int, work: Work, deliver: Deliver) -> None:
+    def __init__(
+        self, model: Model, sequences: int, work: Work, deliver: Deliver, arrived: float | None = None
+    ) -> None:
         self.model, self.sequences = model, sequences
         self.logits: Tensor | None = None
-        self.arrived = time.monotonic()
+        self.arrived = time.monotonic() if arrived is None else arrived
         self.started: float | None = None
         self._work, self._deliver = work, deliver
         self._stopped: Stopped | None = None

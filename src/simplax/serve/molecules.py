@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from functools import lru_cache
+import logging
+from functools import cache, lru_cache
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import MoleculesRequest
 from simplax.serve.served import Served
 
+logger = logging.getLogger(__name__)
 _SIZE = (260, 200)
 
 
@@ -23,7 +24,7 @@ def plan(served: Served, asked: MoleculesRequest) -> Plan:
     sampling = served.sampling(asked, conditional=False)
     clock = Clock(model, sampling)
     lengths = model.lengths_for(seeds_for(asked.seed, asked.num))
-    can_read = importlib.util.find_spec("rdkit") is not None
+    can_read = drawings()
     draw = lru_cache(maxsize=256)(structure if can_read else lambda text: None)
 
     def work(job: Job, shared: Model) -> dict[str, Any]:
@@ -54,7 +55,18 @@ def plan(served: Served, asked: MoleculesRequest) -> Plan:
             "calls": drawn.nfe,
         }
 
-    return Plan(model, asked.num, {"model": served.name, "steps": sampling.steps, "num": asked.num}, work)
+    start = {"model": served.name, "steps": sampling.steps, "num": asked.num, "drawings": can_read}
+    return Plan(model, asked.num, start, work)
+
+
+@cache
+def drawings() -> bool:
+    """Whether RDKit is here and draws; some systems have it without the libraries that it draws with."""
+    try:
+        return structure("C") is not None
+    except ImportError as error:
+        logger.warning("molecules are not drawn: %s", error)
+        return False
 
 
 def structure(text: str) -> str | None:

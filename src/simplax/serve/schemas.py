@@ -27,7 +27,9 @@ class Asked(BaseModel):
     )
     temperature: float | None = Field(None, ge=0.01, le=100, description="divides the logits")
     seed: int = Field(0, ge=0, le=MOST_SEED, description="of the noise; the same seed gives the same noise")
-    belief: bool = Field(False, description="stream what the network believes, for the first sequence")
+    belief: bool = Field(
+        False, description="stream what the network believes: of every attempt at a board, of the first text"
+    )
 
 
 class SudokuRequest(Asked):
@@ -84,12 +86,14 @@ class MoleculesAnswer(Answer):
     valid: list[bool | None] = Field(
         description="whether RDKit can read them; null where it is not installed"
     )
-    structures: list[str | None] = Field(description="drawings of the valid ones, as SVG")
+    structures: list[str | None] = Field(
+        description="drawings of the valid ones, as SVG; null where RDKit is not installed"
+    )
 
 
 class Puzzle(BaseModel):
     puzzle: str = Field(description="81 cells, 0 for blank")
-    clues: int
+    clues: int = Field(description="as many as asked for, or a few more")
     seed: int
 
 
@@ -97,6 +101,7 @@ class Defaults(BaseModel):
     """How a model is sampled if a request does not say; `eta` is null for samplers that have none."""
 
     steps: int
+    fixed_steps: bool = Field(description="whether this sampler makes exactly so many steps")
     eta: str | None
     temperature: float
     top_p: float
@@ -107,6 +112,7 @@ class SamplerInfo(BaseModel):
 
     name: str
     eta: str | None
+    fixed_steps: int | None = Field(description="the steps it makes, null where any number will do")
 
 
 class ModelInfo(BaseModel):

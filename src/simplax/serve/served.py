@@ -58,6 +58,7 @@ class Served:
         eta = getattr(sampler, "eta", None)
         return Defaults(
             steps=_steps(own, sampler, self.model.config.task.length),
+            fixed_steps=sampler.steps_for(self.model.config.task.length) is not None,
             eta=None if eta is None else spell(eta),
             temperature=own.temperature,
             top_p=own.top_p,
@@ -73,8 +74,10 @@ class Served:
         found = []
         for name in SAMPLERS:
             with suppress(ValueError, TypeError):
-                eta = getattr(self._sampler(name, conditional=True), "eta", None)
-                found.append(SamplerInfo(name=name, eta=None if eta is None else spell(eta)))
+                sampler = self._sampler(name, conditional=True)
+                eta, steps = getattr(sampler, "eta", None), sampler.steps_for(self.model.config.task.length)
+                spelled = None if eta is None else spell(eta)
+                found.append(SamplerInfo(name=name, eta=spelled, fixed_steps=steps))
         return found
 
     def sampling(self, asked: Asked, *, conditional: bool) -> Sampling:

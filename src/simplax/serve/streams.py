@@ -18,17 +18,18 @@ _LOOK_SECONDS = 0.5  # how often a silent connection is asked whether it is stil
 _GONE = "the client left"
 
 
-async def events(engine: Engine, plan: Plan, request: Request) -> AsyncIterator[Event]:
+async def events(engine: Engine, plan: Plan, request: Request, arrived: float) -> AsyncIterator[Event]:
     """The events of the planned job: `queued` while it waits, `step`, and `done` or `error`; the job ends with its
-    reader. `Busy` or `Stopped` is raised before the first event if the engine takes no more."""
-    loop, arrived = asyncio.get_running_loop(), time.monotonic()
+    reader. `Busy` or `Stopped` is raised before the first event if the engine takes no more. `arrived` is when the
+    request did, by the monotonic clock."""
+    loop = asyncio.get_running_loop()
     inbox: asyncio.Queue[Event] = asyncio.Queue()
 
     def deliver(name: str, data: dict[str, Any]) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(inbox.put_nowait, (name, data))
 
-    job = Job(plan.model, plan.sequences, plan.work, deliver)
+    job = Job(plan.model, plan.sequences, plan.work, deliver, arrived)
     engine.submit(job)
     name, looked = "start", time.monotonic()
     try:

@@ -8,7 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simplax.data.sudoku import conflicts, count_solutions, generate_range, parse, solve, to_text
+from simplax.data.sudoku import (
+    Undecided,
+    conflicts,
+    few_clue_puzzle,
+    few_clues,
+    generate_range,
+    only_solution,
+    parse,
+    to_text,
+)
 from simplax.errors import UserError
 from simplax.evaluate.answers import answer, noise_seeds, sudoku_task
 from simplax.pretrained.model import Model
@@ -17,7 +26,8 @@ from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import Puzzle, SudokuRequest
 from simplax.serve.served import Served
 
-FEWEST_CLUES, MOST_CLUES = 22, 80
+FEWEST_CLUES, MOST_CLUES = 17, 80
+_GUESSES = 300_000  # of the solver, about half a second
 _TRIES = 8  # seeds: one greedy pass may keep more clues than requested
 
 
@@ -29,16 +39,23 @@ def read_board(text: str) -> np.ndarray:
     return board
 
 
-def only_solution(board: np.ndarray) -> np.ndarray | None:
-    """The solution, None if there are several. It takes long for some boards that have none."""
-    found = count_solutions(board, 2)
-    if found == 0:
-        raise UserError("The puzzle has no solution: look for a mistyped clue.")
-    return solve(board) if found == 1 else None
+def known_solution(board: np.ndarray) -> np.ndarray | None:
+    """The solution, None if there are several or it takes too long to tell."""
+    from simplax.data.sudoku import _kernels
+
+    try:
+        return only_solution(board, _GUESSES if _kernels.COMPILED else _GUESSES // 100)
+    except Undecided:
+        return None
 
 
 def make_puzzle(clues: int, seed: int) -> Puzzle:
-    """A puzzle with one solution and that many clues, or as few more as there are."""
+    """A puzzle with one solution and that many clues, or as few more as there are.
+
+    Up to 21 clues they are variants of stored puzzles, since the generator does not get so low.
+    """
+    if clues in few_clues():
+        return Puzzle(puzzle=digits(few_clue_puzzle(clues, seed)), clues=clues, seed=seed)
     made = generate_range(seed * _TRIES, _TRIES, clues)[:, 0]
     best = made[np.count_nonzero(made, axis=1).argmin()]
     return Puzzle(puzzle=digits(best), clues=int(np.count_nonzero(best)), seed=seed)
@@ -92,10 +109,10 @@ def plan(served: Served, asked: SudokuRequest, board: np.ndarray, solution: np.n
     return Plan(served.model, asked.attempts, start, work)
 
 
-def _belief(logits: Tensor | None, size: int) -> list[list[int]] | None:
-    """x_hat of the first board in thousandths, a row per cell; None where positions are not cells."""
+def _belief(logits: Tensor | None, size: int) -> list[list[list[int]]] | None:
+    """x_hat of every attempt in thousandths, a row per cell; None where positions are not cells."""
     if logits is None or logits.shape[1] != size**2 or logits.shape[2] < size:
         return None
-    thousandths = torch.softmax(logits[0, :, :size].float(), dim=-1) * 1000
-    rows: list[list[int]] = thousandths.round().int().tolist()
+    thousandths = torch.softmax(logits[:, :, :size].float(), dim=-1) * 1000
+    rows: list[list[list[int]]] = thousandths.round().int().tolist()
     return rows

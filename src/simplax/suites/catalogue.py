@@ -8,7 +8,8 @@ from simplax.suites.benchmark import Benchmark
 from simplax.suites.declared import Declaration, Options, Suite
 from simplax.suites.molecules_suite import MoleculesBenchmark, molecules
 from simplax.suites.sudoku_benchmark import SudokuBenchmark
-from simplax.suites.text_suite import TextBenchmark, text
+from simplax.suites.sudoku_diagnostics import diagnostics
+from simplax.suites.text_suite import TextBenchmark, redraws, text
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
     "sudoku": SudokuBenchmark,
@@ -23,6 +24,8 @@ SUITES: dict[str, Declaration] = {
     "molecules": Declaration("every method on QM9, against network calls", molecules),
     "text": Declaration("every method on messages of US presidents, at the data's entropy", text),
     "sudoku-ladder": Declaration("from UDLM to Simplax, one change at a time", sudoku_suites.ladder),
+    "sudoku-diagnostics": Declaration("what Simplax's own choices do, one at a time", diagnostics),
+    "text-redraw": Declaration("eta and other redraws on text, on the weights of the suite text", redraws),
     "sudoku-axes": Declaration("hidden carry and three ways to redraw, apart", sudoku_suites.axes),
 }
 

@@ -52,7 +52,7 @@ def on_cells(method: Method, task: Task, trunk: Architecture) -> tuple[Task, Arc
     return task, replace(trunk, relations=f"sudoku{task.size}", given_embedding=True), {}
 
 
-def _plan(options: Options) -> Plan:
+def plan_of(options: Options) -> Plan:
     return Plan(
         task=SudokuTask(size=9, layout="cells", clues=30, augment=True),
         trunk=_TRUNK,
@@ -63,15 +63,15 @@ def _plan(options: Options) -> Plan:
     )
 
 
-def _benchmark(options: Options) -> SudokuBenchmark:
+def benchmark_of(options: Options) -> SudokuBenchmark:
     standard = SudokuBenchmark()
     return standard if options.num is None else replace(standard, num=options.num)
 
 
 def sudoku(options: Options) -> Suite:
-    entries = _plan(options).every_method()
+    entries = plan_of(options).every_method()
     title = "9x9 Sudoku: boards solved by clue count, and valid blank boards (%)"
-    return Suite("sudoku", title, _benchmark(options), entries, seeds_of(options), PAPER)
+    return Suite("sudoku", title, benchmark_of(options), entries, seeds_of(options), PAPER)
 
 
 def _four(options: Options, steps: int) -> tuple[Plan, SudokuBenchmark]:
@@ -109,7 +109,7 @@ def toy(options: Options) -> Suite:
 
 def ladder(options: Options) -> Suite:
     """From UDLM and Duo to Simplax, one change at a time; every rung keeps the changes before it."""
-    plan = _plan(options)
+    plan = plan_of(options)
     capped = replace(plan.trunk, soft_cap=30.0)
     noted: Any = {"trunk": capped, "differs": {"architecture.soft_cap": SOFT_CAP}}
     plain = tries(Ancestral())
@@ -133,7 +133,7 @@ def ladder(options: Options) -> Suite:
         plan.entry("udlm-both", "UDLM, eta, temperature and times", UDLM(), tries(SimplaxSampler())),
     )
     title = "9x9 Sudoku: what carries the gain from UDLM to Simplax (%)"
-    return Suite("sudoku-ladder", title, _benchmark(options), rows, seeds_of(options))
+    return Suite("sudoku-ladder", title, benchmark_of(options), rows, seeds_of(options))
 
 
 _REDRAWS: dict[str, tuple[str, Any]] = {
@@ -148,7 +148,7 @@ def axes(options: Options) -> Suite:
 
     Trainings without a carry are those of the suite `sudoku`: if it has run, only their samplers are measured.
     """
-    plan = _plan(options)
+    plan = plan_of(options)
     rows: list[Entry] = []
     for entry in plan.every_method():
         if not can_carry(entry):
@@ -166,4 +166,4 @@ def axes(options: Options) -> Suite:
                 title = ", ".join(filter(None, parts))
                 rows.append(plan.entry(name, title, method, chosen, trunk=trunk, differs=differs))
     title = "9x9 Sudoku: carry and redraw (%)"
-    return Suite("sudoku-axes", title, _benchmark(options), tuple(rows), seeds_of(options))
+    return Suite("sudoku-axes", title, benchmark_of(options), tuple(rows), seeds_of(options))

@@ -14,6 +14,7 @@ from simplax.suites.declared import Entry, Suite
 from simplax.suites.fair import refusals
 from simplax.suites.store import Store, read, started
 
+_NAMED = 5  # more rows than that are counted, not named, where they have no numbers
 TOO_MANY_CALLS = "no number where every setting of its sampler makes more calls than the column has"
 
 
@@ -132,7 +133,7 @@ def _state(store: Store, suite: Suite, entry: Entry) -> str:
             continue
         failed = read(store.failure(job.name))
         if failed is not None:
-            return f"failed: {failed.get('message')}"
+            return f"failed: {str(failed.get('message')).removesuffix('.')}"
     stale = any(read(store.result(entry, seed)) is not None for seed in suite.seeds)
     return "settings changed since it was measured: run again" if stale else "not measured yet"
 
@@ -206,7 +207,8 @@ def _remarks(suite: Suite, lines: Sequence[Line]) -> tuple[str, ...]:
         remarks.append(f"Published: {suite.published.source}.")
     unmeasured = [line.title for line in lines if line.state]
     if unmeasured:
-        remarks.append(f"Without numbers: {', '.join(unmeasured)}.")
+        named = ", ".join(unmeasured) if len(unmeasured) <= _NAMED else f"{len(unmeasured)} rows"
+        remarks.append(f"Without numbers: {named}.")
     return tuple(remarks)
 
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from simplax.concentration import PerToken
 from simplax.evaluate.text.words import share_of_known, vocabulary
-from simplax.methods import HasLikelihood, Method, Simplax
+from simplax.methods import UDLM, HasLikelihood, Method, Simplax
 from simplax.nn import Architecture
 from simplax.pretrained.model import Model
 from simplax.recipes.discrete import TEXT_NU
+from simplax.samplers import Ancestral, Psi, Sampler
+from simplax.samplers import Simplax as SimplaxSampler
+from simplax.samplers.kappa import Fixed
 from simplax.suites.benchmark import Benchmark, Column, Measured, Point, Progress, Surroundings
 from simplax.suites.declared import Entry, Options, Setting, Suite
 from simplax.suites.rows import BOUND_WEIGHTING, Plan, seeds_of, steps_of
@@ -142,8 +146,8 @@ def _as_it_is(
     return task, trunk, {}
 
 
-def text(options: Options) -> Suite:
-    plan = Plan(
+def _plan(options: Options) -> Plan:
+    return Plan(
         task=TextTask(categories=VOCABULARY, sequence_length=LENGTH),
         trunk=_TRUNK,
         steps=steps_of(options, STEPS),
@@ -154,13 +158,58 @@ def text(options: Options) -> Suite:
         methods={"simplax": (Simplax(weighting="elbo", concentration=0.01), BOUND_WEIGHTING)},
         nu=TEXT_NU,
     )
-    benchmark = TextBenchmark() if options.num is None else TextBenchmark(num=options.num)
+
+
+def _benchmark(options: Options) -> TextBenchmark:
+    return TextBenchmark() if options.num is None else TextBenchmark(num=options.num)
+
+
+def text(options: Options) -> Suite:
     title = "Messages of US presidents: perplexity at the entropy of the data, by network calls"
-    entries = tuple(_tempered(entry) for entry in plan.every_method())
-    return Suite("text", title, benchmark, entries, seeds_of(options))
+    entries = tuple(_tempered(entry) for entry in _plan(options).every_method())
+    return Suite("text", title, _benchmark(options), entries, seeds_of(options))
 
 
 def _tempered(entry: Entry) -> Entry:
     """Temperatures alone are tried: they are what moves a sample along the frontier."""
-    sampler = entry.config.method.sampler()
-    return replace(entry, tries=tuple(Setting(sampler, value) for value in _TEMPERATURES))
+    return replace(entry, tries=_at_temperatures(entry.config.method.sampler()))
+
+
+def _at_temperatures(sampler: Sampler[Any]) -> tuple[Setting, ...]:
+    return tuple(Setting(sampler, value) for value in _TEMPERATURES)
+
+
+# ancestral steps are those of eta 0; redraws per token are the same at every number of calls
+_REDRAWS: dict[str, tuple[str, Sampler[Any]]] = {
+    "ancestral": ("ancestral", Ancestral()),
+    "eta-0.01": ("eta 0.01", SimplaxSampler(eta=0.01)),
+    "eta-1": ("eta 1", SimplaxSampler(eta=1.0)),
+    "eta-10": ("eta 10", SimplaxSampler(eta=10.0)),
+    "redraws-1": ("one redraw per token", SimplaxSampler(eta=PerToken(1.0))),
+    "redraws-4": ("four redraws per token", SimplaxSampler(eta=PerToken(4.0))),
+    "posterior": ("posterior redraw", Psi(kappa=Fixed(0.0))),
+}
+
+
+def redraws(options: Options) -> Suite:
+    """Three trainings of the suite `text`, each sampled with every redraw at the entropy of the data, and UDLM with the
+    data's frequencies as its prior."""
+    plan = _plan(options)
+    rows = {entry.name: entry for entry in plan.every_method()}
+    entries = tuple(
+        replace(
+            rows[name],
+            name=f"{name}-{kind}",
+            title=f"{rows[name].title}, {words}",
+            tries=_at_temperatures(sampler),
+        )
+        for name in ("simplax", "udlm", "duo")
+        for kind, (words, sampler) in _REDRAWS.items()
+    )
+    towards_words = plan.entry(
+        "udlm-unigram", "UDLM, ancestral, noised towards the data's frequencies", UDLM(pi="unigram")
+    )
+    title = "Messages of US presidents: redraws at sampling time, perplexity at the entropy of the data"
+    return Suite(
+        "text-redraw", title, _benchmark(options), (*entries, _tempered(towards_words)), seeds_of(options)
+    )

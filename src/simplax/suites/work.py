@@ -191,7 +191,7 @@ class Worker:
         """The numbers of a point by the best setting that makes no more calls than it has; none, and the reason, if
         all make more."""
         total = self.suite.benchmark.drawn(point)
-        setting = next((one for one in settings if _fits(one, point, model)), None)
+        setting = fitting_setting(settings, point, model)
         if setting is None:
             return {"values": {}, "num": 0, "nfe": 0.0, "seconds": 0.0, "facts": {"skipped": "more calls"}}
 
@@ -240,7 +240,8 @@ def encode_setting(setting: Setting) -> dict[str, Any]:
 
 
 def with_setting(model: Model, setting: Setting, calls: int) -> Model:
-    """The model, sampled so by default."""
+    """The model, sampled so by default. A chain that ends with one more call makes one step less."""
+    calls -= getattr(setting.sampler, "last", None) is not None
     sampling = SamplingDefaults(calls, setting.temperature, sampler=setting.sampler)
     return replace(model, config=replace(model.config, sampling=sampling, unconditional=None))
 
@@ -257,8 +258,11 @@ def plain(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _fits(setting: Setting, point: Point, model: Model) -> bool:
-    """Whether a sampler that makes a call per position has as many, where nothing is given that saves it some."""
+def fitting_setting(settings: list[Setting], point: Point, model: Model) -> Setting | None:
+    """The first setting whose sampler makes no more calls than a point has. One that makes a call per position has as
+    many as it needs where something is given that saves it some."""
     task = model.config.task
-    fixed = setting.sampler.steps_for(task.length)
-    return fixed is None or task.has_answers or fixed <= point.calls
+    fixed = ((setting, setting.sampler.steps_for(task.length)) for setting in settings)
+    return next(
+        (one for one, calls in fixed if calls is None or task.has_answers or calls <= point.calls), None
+    )

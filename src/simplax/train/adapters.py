@@ -5,7 +5,7 @@ A run directory is whole by itself: the model that it started from may train on,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,12 @@ def read_base(run: Path, known: Mapping[str, Any]) -> dict[str, Tensor]:
     return checkpoints.load_tensors(file)
 
 
-def whole(path: Path, state: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of the checkpoint `path` as those of one plain network, adapters merged if it has any."""
+def whole(path: Path, state: Mapping[str, Any], *states: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """States of the checkpoint `path` as those of one plain network, adapters merged if it has any."""
     known = state["progress"].get("adapters")
     if known is None:
-        return tensors
-    return lora.merged(read_base(path.resolve().parent.parent, known), tensors, float(known["scale"]))
+        yield from states
+        return
+    base = read_base(path.resolve().parent.parent, known)
+    for tensors in states:
+        yield lora.merged(base, tensors, float(known["scale"]))

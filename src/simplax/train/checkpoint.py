@@ -30,7 +30,7 @@ from torch import Tensor
 
 from simplax.errors import UserError
 from simplax.io.environment import versions
-from simplax.io.files import sha256, sync, write_json, write_tensors, write_text
+from simplax.io.files import combined, sha256, sync, write_json, write_tensors, write_text
 from simplax.train import shards
 
 FORMAT = "simplax-checkpoint-1"
@@ -184,26 +184,34 @@ def at_step(run: Path, step: int) -> Path:
 
 def find(run: Path, *, allow_older: bool = False, only: Collection[str] | None = None) -> Path | None:
     """The newest checkpoint, verified, or None before the first; an older intact one only with `allow_older`."""
-    available = stored(run)
-    pointer = run / "latest"
     if nothing_saved(run):
         return None
-    newest = available[-1] if available else run / "checkpoints"
+    last = _last(run)
     try:
-        if pointer.exists():
-            newest = run / "checkpoints" / _pointed(pointer)
-        verify(newest, only)
-        return newest
+        last = newest(run)
+        verify(last, only)
+        return last
     except UserError:
         if not allow_older:
             raise
-    for path in reversed([path for path in available if path.name < newest.name]):
+    for path in reversed([path for path in stored(run) if path.name < last.name]):
         try:
             verify(path, only)
             return path
         except UserError:
             continue
     raise UserError(f"no checkpoint in {run} is intact: start a new run in another directory.")
+
+
+def newest(run: Path) -> Path:
+    """The newest checkpoint of a run that has saved one, whether it is intact or not."""
+    pointer = run / "latest"
+    return run / "checkpoints" / _pointed(pointer) if pointer.exists() else _last(run)
+
+
+def _last(run: Path) -> Path:
+    available = stored(run)
+    return available[-1] if available else run / "checkpoints"
 
 
 def _pointed(pointer: Path) -> str:
@@ -283,20 +291,31 @@ def part(path: Path, name: str) -> Path:
     return path / _stem(name) if split(path) else path / name
 
 
+def weights_digest(path: Path, state: dict[str, Any]) -> str:
+    """What `sha256` says of the weights of a verified checkpoint, without reading them once more."""
+    digests: dict[str, str] = state["sha256"]
+    if not split(path):
+        return digests[WEIGHTS]
+    folder = f"{_stem(WEIGHTS)}/"
+    return combined({name.removeprefix(folder): v for name, v in digests.items() if name.startswith(folder)})
+
+
 def _stem(name: str) -> str:
     return name.partition("/")[0].partition(".")[0]
 
 
-def check_digest(file: Path) -> None:
-    """Refuse weights that are not those the manifest beside them was written for, if there is one."""
+def check_digest(file: Path) -> str:
+    """The digest of weights; they are refused if the manifest beside them, if any, was written for others."""
+    found = sha256(file)
     try:
         expected = loads((file.parent / MANIFEST).read_text(encoding="utf-8"))["model"]["sha256"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return
-    if sha256(file) != expected:
+        return found
+    if found != expected:
         raise UserError(
             f"{file} is damaged or was changed: its digest is not the one in {MANIFEST}; export the model again."
         )
+    return found
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

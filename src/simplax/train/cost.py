@@ -20,6 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from simplax.methods import Method
 from simplax.nn import Architecture
 from simplax.nn.network import SMALLEST_VOCABULARY, fusing
+from simplax.nn.transformer import attention_kernels
 from simplax.objectives._fused_function import CHUNK_ELEMENTS
 from simplax.random import Keys
 from simplax.train.optimizer import Optimizer, is_block_matrix
@@ -186,8 +187,9 @@ def memory(
 
 
 def count_calls(method: Method, architecture: Architecture, length: int) -> Calls:
-    """How a training step of `method` calls its network, counted on a small one."""
-    denoiser = _small(method, length, architecture, depth=1, width=1, vocabulary=16)
+    """How a training step of `method` calls its network, counted on a small one; a call with loops is one call."""
+    once = replace(architecture, loops=1, loop_loss=False, fewest_loops=None)
+    denoiser = _small(method, length, once, depth=1, width=1, vocabulary=16)
     sequences = {True: 0, False: 0}
 
     def count(module: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
@@ -272,7 +274,7 @@ def _saved(
     vocabulary: int,
     dtype: torch.dtype | None,
 ) -> float:
-    """Bytes that autograd keeps for the backward pass of one sequence, each piece of memory once."""
+    """Bytes that autograd keeps on a GPU for the backward pass of one sequence, each piece of memory once."""
     denoiser = _small(method, length, architecture, depth, width, vocabulary)
     if hasattr(denoiser, "autocast"):
         setattr(denoiser, "autocast", dtype)  # noqa: B010
@@ -288,7 +290,7 @@ def _saved(
         return tensor
 
     sequences = 2
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
+    with saved_tensors_hooks(pack, lambda tensor: tensor), attention_kernels():
         _loss(method, denoiser, length, vocabulary, sequences)
     copies = sum(2 * p.numel() for p in denoiser.parameters()) if dtype is not None else 0
     return max(sum(pieces.values()) - copies, 0) / sequences

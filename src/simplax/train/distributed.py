@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from simplax.errors import UserError
 from simplax.io.sharding import join, portable
@@ -92,7 +94,10 @@ def connect(device: str = "auto") -> Iterator[World]:
     together = True
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)
-    except SystemExit:  # a stop that all processes agreed on
+    except (
+        SystemExit
+    ) as stop:  # that all processes agreed on; its traceback would keep what talks to the others
+        traceback.clear_frames(stop.__traceback__)
         raise
     except BaseException:
         together = False
@@ -141,6 +146,15 @@ def shard(denoiser: nn.Module, world: World) -> None:
     for entry in ("features", "logits"):  # losses may enter here instead of through forward
         if hasattr(denoiser, entry):
             register_fsdp_forward_method(denoiser, entry)
+
+
+def forget_group(denoiser: nn.Module) -> None:
+    """Let nothing that stays of split weights know their process group, whose threads could abort the process at exit.
+
+    torch keeps meshes in its caches for good. While the group lives, a mesh finds it by name.
+    """
+    for mesh in {id(p): p.device_mesh for p in denoiser.parameters() if isinstance(p, DTensor)}.values():
+        getattr(mesh, "_pg_registry", {}).clear()
 
 
 def replicate(objective: nn.Module, world: World, has_unused: bool) -> nn.Module:

@@ -20,7 +20,7 @@ from simplax.nn import lora
 from simplax.train import adapters
 from simplax.train import checkpoint as checkpoints
 from simplax.train import precision as precisions
-from simplax.train.distributed import World, connect
+from simplax.train.distributed import World, connect, forget_group
 from simplax.train.hooks import Hook, SampleHook
 from simplax.train.identity import (
     CONFIG,
@@ -115,6 +115,7 @@ def train(
                 return session()
             finally:
                 method.release(denoiser)
+                forget_group(denoiser)
 
 
 def _check(denoiser: nn.Module, source: Source, run: Run, world: World) -> None:

@@ -15,16 +15,15 @@ from simplax.train.hooks import Hook
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All complete rows; a line cut short by a kill is left out."""
+    """All complete rows; a line that was cut short by a kill, or damaged, is left out."""
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            break
-        rows.append(row)
+            row = json.loads(line.decode("utf-8"))
+        except ValueError:  # not JSON, or not text
+            continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
     return rows
 
 

@@ -113,20 +113,16 @@ class Optimizers:
         self.branch: Branch | None = None
         self._peaks = [[group["lr"] for group in part.param_groups] for part in parts]
 
-    @property
-    def can_skip(self) -> bool:
-        """Whether the device itself can leave out an update."""
-        return all(isinstance(part, torch.optim.AdamW) for part in self.parts)
-
     def step(self, step: int, steps: int, skip: Tensor | None = None) -> float:
         """Update the weights from their gradients, unless `skip` holds; the AdamW learning rate that was used."""
         factor = self.options.factor(step, steps, self.branch)
         for part, peaks in zip(self.parts, self._peaks):
             for group, peak in zip(part.param_groups, peaks):
                 group["lr"] = peak * factor
-            if skip is not None and self.can_skip:
-                setattr(part, "found_inf", skip.float())  # noqa: B010  the fused kernel reads it
-            part.step()
+            if skip is None:
+                part.step()
+            else:
+                _step_unless(part, skip)
         return self.options.learning_rate * factor
 
     def zero_grad(self) -> None:
@@ -202,6 +198,27 @@ def _build_muon(options: Optimizer, parameters: dict[str, nn.Parameter]) -> list
         matrices, lr=options.matrix_learning_rate, momentum=MUON_MOMENTUM, weight_decay=options.weight_decay
     )
     return [muon, *([_adamw(options, rest)] if rest else [])]
+
+
+@torch.no_grad()
+def _step_unless(part: torch.optim.Optimizer, skip: Tensor) -> None:
+    """One step, of which nothing is left where `skip` holds. The device decides, so that nobody waits for it."""
+    if isinstance(part, torch.optim.AdamW):
+        setattr(part, "found_inf", skip.float())  # noqa: B010  the fused kernel reads it
+        part.step()
+        return
+    mark, changed = _MARKS[type(part)], []
+    for parameter in (p for group in part.param_groups for p in group["params"] if p.grad is not None):
+        state = part.state[parameter]
+        if mark not in state:
+            state[mark] = torch.zeros_like(parameter)  # as the optimizer begins
+        changed += [local(parameter.detach()), local(state[mark])]
+    before = [
+        tensor.clone() for tensor in changed
+    ]  # when activations are gone: no more memory at the worst moment
+    part.step()
+    for tensor, old in zip(changed, before):
+        tensor.copy_(torch.where(skip, old, tensor))
 
 
 def is_block_matrix(name: str, parameter: Tensor) -> bool:

@@ -21,7 +21,8 @@ from simplax.train.run import Run
 from simplax.train.sharded import full, local, shard_like
 from simplax.train.step import Stepper
 
-NEUTRAL_START = tuple(f"{trunk}{part}." for trunk in ("", "trunk.") for part in ("carry_norm", "label_embed"))
+_NEUTRAL = ("carry_norm", "self_condition_map", "label_embed")
+NEUTRAL_START = tuple(f"{trunk}{part}." for trunk in ("", "trunk.") for part in _NEUTRAL)
 """Modules that change nothing at initialisation, and that the weights a run starts from may lack."""
 _PACKAGED = Path(__file__).parents[1] / "pretrained" / "models"
 
@@ -147,7 +148,7 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
     A prior is part of the process and not of what was learned: this run keeps its own. Adapters are trained on the
     average, which is what the other model is used with.
     """
-    file, weights, average, updates = _read_start(source)
+    weights, average, updates, digest = _read_start(source)
     denoiser = stepper.denoiser
     starts = [(without_teacher(denoiser.state_dict()), weights), (stepper.ema.state_dict(), average)]
     if lora.is_adapted(denoiser):
@@ -158,7 +159,7 @@ def start_from(stepper: Stepper, source: Path) -> dict[str, str]:
         own, others = ({k: v for k, v in part.items() if k != "pi"} for part in (places, values))
         put(own, others, denoiser)
     stepper.ema.count = updates
-    return _named(source, file)
+    return _named(source, digest)
 
 
 def branch_from(stepper: Stepper, source: Path) -> Progress:
@@ -167,14 +168,16 @@ def branch_from(stepper: Stepper, source: Path) -> Progress:
     Steps are counted on from there, so data and noise are those the other run would have seen next.
     """
     file = _start_file(source)
-    if not (file.parent / checkpoints.STATE).exists():
+    if not (file.parent / checkpoints.STATE).exists() and checkpoints.nothing_saved(source):
         raise UserError(
             f"{source} has no optimizer to go on with: decay_from needs a run or a checkpoint of one."
         )
-    branch = _branch(stepper.run, checkpoints.verify(file.parent), source)
+    state = checkpoints.verify(file.parent)
+    branch = _branch(stepper.run, state, source)
     resume_from(stepper, file.parent)
     stepper.optimizers.branch = branch
-    return Progress(branch.step, started_from=_named(source, file), branch=branch)
+    digest = checkpoints.weights_digest(file.parent, state)
+    return Progress(branch.step, started_from=_named(source, digest), branch=branch)
 
 
 def _branch(run: Run, state: dict[str, Any], source: Path) -> Branch:
@@ -191,10 +194,10 @@ def _branch(run: Run, state: dict[str, Any], source: Path) -> Branch:
     return Branch(step, run.optimizer.factor(step, length, Progress.from_state(state).branch))
 
 
-def _named(source: Path, file: Path) -> dict[str, str]:
+def _named(source: Path, digest: str) -> dict[str, str]:
     # a model of the package has a name that holds on every machine; its path does not
     name = source.name if source.parent == _PACKAGED else str(source)
-    return {"path": name, "sha256": sha256(file)}
+    return {"path": name, "sha256": digest}
 
 
 def check_same_start(directory: Path, found: Path, source: Path) -> None:
@@ -219,30 +222,33 @@ def check_same_start(directory: Path, found: Path, source: Path) -> None:
 
 
 def _start_file(source: Path) -> Path:
-    """The weights that a run started from `source` begins with."""
+    """The weights that a run started from `source` begins with, not verified: who reads them does that, once."""
     if not source.is_dir():
         raise UserError(f"{source} does not exist: init_from takes a run or a model directory.")
     if (source / checkpoints.ADAPTER).is_file():
         raise UserError(
             f"{source} holds adapters alone: merge them with `simplax export {source} DIR`, and name that."
         )
-    found = source if (source / checkpoints.STATE).exists() else checkpoints.find(source)
-    return source / checkpoints.WEIGHTS if found is None else checkpoints.part(found, checkpoints.WEIGHTS)
+    if (source / checkpoints.STATE).exists():
+        return checkpoints.part(source, checkpoints.WEIGHTS)
+    if checkpoints.nothing_saved(source):
+        return source / checkpoints.WEIGHTS
+    return checkpoints.part(checkpoints.newest(source), checkpoints.WEIGHTS)
 
 
-def _read_start(source: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor], int]:
+def _read_start(source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], int, str]:
+    """Weights, average, how often that was updated, and the digest of the weights; every file is hashed once."""
     file = _start_file(source)
-    if (file.parent / checkpoints.STATE).exists():
-        loaded = checkpoints.load(file.parent)
-        weights, average = (
-            without_teacher(adapters.whole(file.parent, loaded.state, tensors))
-            for tensors in (loaded.weights, loaded.ema)
+    folder = file.parent
+    if (folder / checkpoints.STATE).exists() or not checkpoints.nothing_saved(source):
+        loaded = checkpoints.load(folder)
+        weights, average = map(
+            without_teacher, adapters.whole(folder, loaded.state, loaded.weights, loaded.ema)
         )
-        return file, weights, average, loaded.state["ema_updates"]
+        return weights, average, loaded.state["ema_updates"], checkpoints.weights_digest(folder, loaded.state)
     # a model directory holds one set of weights: it is its own average, and the average warms up anew
     weights = checkpoints.load_tensors(file)
-    checkpoints.check_digest(file)
-    return file, weights, weights, 0
+    return weights, weights, 0, checkpoints.check_digest(file)
 
 
 @torch.no_grad()

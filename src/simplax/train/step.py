@@ -108,7 +108,7 @@ class Stepper:
         self.optimizers = run.optimizer.build(denoiser)
         self.ema = EMA(denoiser, run.ema)
         # reading a number of a GPU makes the step wait for it; there `check` reads it when another value is read anyway
-        self.asks_at_once = world.device.type == "cpu" or not self.optimizers.can_skip
+        self.asks_at_once = world.device.type == "cpu"
         self._broken = torch.full((), -1, dtype=torch.int64, device=world.device)
 
     def _parts(self, step: int) -> list[tuple[Batch, StepContext, Tensor]]:

@@ -18,9 +18,12 @@ class Episode:
     caption: str = ""
 
 
-def denoising_run(episodes: Sequence[Episode], name: str) -> dict[str, object]:
-    """All episodes, each with its own board, as a run of a page."""
-    return {"kind": "boards", "name": name, "episodes": [_plain(episode) for episode in episodes]}
+def denoising_run(
+    episodes: Sequence[Episode], name: str, steps: Sequence[int] | None = None
+) -> dict[str, object]:
+    """All episodes, each with its own board, as a run of a page; `steps` are those of the frames if not every one."""
+    numbered = {} if steps is None else {"steps": list(steps)}
+    return {"kind": "boards", "name": name, "episodes": [_plain(episode) for episode in episodes], **numbered}
 
 
 def _plain(episode: Episode) -> dict[str, object]:

@@ -13,8 +13,11 @@ function marked(parent, parts) {
 
 class Boards {
   constructor(root, run) {
-    marked(root, [["Every step calls the network once. "], ["Blue", "given"], [" is given, plain is right, "], ["underlined", "wrong"],
-      [" is wrong, "], ["shaded", "conflict"], [" breaks a rule."]]);
+    this.run = run;
+    const some = test => run.episodes.some(test);
+    const given = some(episode => /[1-9]/.test(episode.puzzle)) ? [["blue", "given"], [" is given, "]] : [];
+    const wrong = some(episode => episode.solution !== null) ? [["plain is right, "], ["underlined", "wrong"], [" is wrong, "]] : [];
+    marked(root, [["Every step calls the network once: "], ...given, ...wrong, ["shaded", "conflict"], [" breaks a rule."]]);
     const place = add(root, "div", { className: "boards" });
     this.boards = run.episodes.map(episode => this.build(place, episode));
     this.frames = Math.max(...run.episodes.map(episode => episode.frames.length));
@@ -51,7 +54,7 @@ class Boards {
     }
   }
 
-  name(number) { return `step ${number}`; }
+  name(number) { return `step ${this.run.steps?.[number] ?? number}`; }
 }
 
 class Texts {
@@ -84,6 +87,39 @@ class Texts {
   name(number) { return `step ${this.run.steps[number]}`; }
 }
 
+// Strings, and what they are drawn as once they can be read.
+class Molecules {
+  constructor(root, run) {
+    this.run = run;
+    const drawn = run.structures.some(picture => picture !== null);
+    marked(root, [[drawn ? "A string is drawn as soon as it can be read as a molecule." : "Strings only: nothing was drawn, or RDKit is not installed."]]);
+    const place = add(root, "div", { className: "molecules" });
+    this.samples = run.samples.map(sample => this.build(place, sample, drawn));
+    this.frames = run.steps.length;
+  }
+
+  build(place, sample, drawn) {
+    const figure = add(place, "figure"), picture = add(figure, "div", { className: "picture", hidden: !drawn });
+    // an image, for the text of an SVG from another page's data may hold a script, and in an image it never runs
+    const image = add(picture, "img", { hidden: true }), none = add(picture, "span", { textContent: "no molecule yet" });
+    const string = add(figure, "code");
+    add(figure, "figcaption", { textContent: `seed ${sample.seed}` });
+    return { frames: sample.frames, image, none, string };
+  }
+
+  draw(number) {
+    for (const { frames, image, none, string } of this.samples) {
+      const text = this.run.strings[frames[number]], svg = this.run.structures[frames[number]];
+      string.textContent = text || "(empty)";
+      image.hidden = svg === null;
+      none.hidden = svg !== null;
+      if (svg !== null) Object.assign(image, { src: `data:image/svg+xml,${encodeURIComponent(svg)}`, alt: `structure of ${text}` });
+    }
+  }
+
+  name(number) { return `step ${this.run.steps[number]}`; }
+}
+
 const WIDE = 560, HIGH = 360, EDGE = 56, MARKS = ["circle", "square", "diamond", "triangle"];
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
@@ -99,6 +135,7 @@ class Frontier {
     this.chart.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
     this.chart.setAttribute("class", "chart");
     this.chart.setAttribute("role", "img");
+    this.chart.setAttribute("aria-label", "perplexity against entropy; the table below has the numbers");
     root.append(this.chart);
     this.table = add(root, "table", { className: "values" });
     const points = [...run.curves.flatMap(curve => curve.points), run.data];
@@ -182,4 +219,4 @@ class Scores {
   name(number) { return `column ${number + 1}`; }
 }
 
-const VIEWS = { boards: Boards, texts: Texts, frontier: Frontier, scores: Scores };
+const VIEWS = { boards: Boards, texts: Texts, molecules: Molecules, frontier: Frontier, scores: Scores };

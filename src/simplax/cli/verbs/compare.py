@@ -81,7 +81,7 @@ def _shown(groups: dict[str, list[Result]]) -> Any:
                 lines.append(["*" if differs else "", result.file, line.label, *cells])
         if not words and len(found) > 1:
             words.append(Text("The settings are the same."))
-        parts += [Text(kind), table(["", "file", "set", *names], lines), *words, Text()]
+        parts += [Text(kind), table(["", "file", "set", *names], lines, names=3), *words, Text()]
     return Group(*parts[:-1])
 
 

@@ -51,13 +51,13 @@ def molecules(
     described(labels)
     if csv is not None and not csv.is_file():
         raise UserError(f"there is no file {csv}: name a CSV file with a column SMILES.")
-    with progress(f"{dataset} as {tokens}", 100) as done:
+    with progress(f"{dataset} as {tokens}", 100, rate=False) as done:
         made = prepare(
             dataset, tokens, file=csv, again=again, progress=lambda now, all: done(100 * now // all)
         )
     about = {}
     for label in described(labels):
-        with progress(label.name, 100) as done:
+        with progress(label.name, 100, rate=False) as done:
             values = property_values(
                 made, label.name, workers=workers, progress=lambda now, all: done(100 * now // all)
             )

@@ -268,7 +268,7 @@ def rich_table(one: Table) -> Any:
         [Text(cell, style="bold" if (i, j) in one.strong else "") for j, cell in enumerate(line)]
         for i, line in enumerate(one.rows)
     ]
-    return table(one.columns, lines)
+    return table(one.columns, lines, names=one.labels)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simplax.data.sudoku.augment import Symmetry, augment_puzzles, random_symmetry
 from simplax.data.sudoku.boards import check, load_puzzles, parse, parse_many, to_text
+from simplax.data.sudoku.few import few_clue_puzzle, few_clues
 from simplax.data.sudoku.four import puzzles_4x4, solutions_4x4
 from simplax.data.sudoku.generator import generate, generate_range
 from simplax.data.sudoku.layouts import LAYOUTS, Cells, Layout, Prefix, decode, encode, make_layout
@@ -11,7 +12,15 @@ from simplax.data.sudoku.pools import Pool, development_set, exact_clues, pool
 from simplax.data.sudoku.puzzles import PuzzleSet
 from simplax.data.sudoku.rated import RatedPuzzles, is_rated, load_rated
 from simplax.data.sudoku.seventeen import extend_seventeen
-from simplax.data.sudoku.solver import conflicts, count_solutions, is_valid, solve, valid_boards
+from simplax.data.sudoku.solver import (
+    Undecided,
+    conflicts,
+    count_solutions,
+    is_valid,
+    only_solution,
+    solve,
+    valid_boards,
+)
 from simplax.data.sudoku.source import SudokuSource
 
 __all__ = [
@@ -24,6 +33,7 @@ __all__ = [
     "RatedPuzzles",
     "SudokuSource",
     "Symmetry",
+    "Undecided",
     "augment_puzzles",
     "check",
     "conflicts",
@@ -33,6 +43,8 @@ __all__ = [
     "encode",
     "exact_clues",
     "extend_seventeen",
+    "few_clue_puzzle",
+    "few_clues",
     "generate",
     "generate_range",
     "is_rated",
@@ -40,6 +52,7 @@ __all__ = [
     "load_puzzles",
     "load_rated",
     "make_layout",
+    "only_solution",
     "parse",
     "parse_many",
     "pool",

@@ -74,7 +74,7 @@ def still_unique(cells: Buffer, cell: int, digit: int, trash: Buffer, t: Tables,
     if others & (others - 1) == 0:
         s.queue[top] = cell
         top += 1
-    return search(top, 1, trash, t, s) == 0
+    return search(top, 1, 0, trash, t, s) == 0
 
 
 @jit

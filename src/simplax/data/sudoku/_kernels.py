@@ -199,12 +199,16 @@ def most_constrained(candidates: Buffer, base: int, total: int, popcount: Buffer
 
 
 @jit
-def search(top: int, limit: int, solution: Buffer, t: Tables, s: Scratch) -> int:
-    """Count solutions of the candidates at depth 0, at most `limit`; the first is written to `solution`."""
+def search(top: int, limit: int, most: int, solution: Buffer, t: Tables, s: Scratch) -> int:
+    """Count solutions of the candidates at depth 0, at most `limit`; the first is written to `solution`.
+
+    -1 if that takes more than `most` guesses; any number of them with `most` 0.
+    """
     candidates, queue, branch, choices, total = s.candidates, s.queue, s.branch, s.choices, t.total
     if top < 0 or not settle(candidates, 0, queue, top, t):
         return 0
     found = 0
+    guesses = 0
     depth = -1  # of the last branching; the level above it is the one under inspection
     alive = True
     while True:
@@ -226,6 +230,9 @@ def search(top: int, limit: int, solution: Buffer, t: Tables, s: Scratch) -> int
             depth -= 1
         if depth < 0:
             return found
+        guesses += 1
+        if guesses == most + 1 and most > 0:
+            return -1
         base = depth * total
         bit = choices[depth] & -choices[depth]
         choices[depth] ^= bit
@@ -236,7 +243,7 @@ def search(top: int, limit: int, solution: Buffer, t: Tables, s: Scratch) -> int
 
 
 @jit
-def count(cells: Buffer, limit: int, solution: Buffer, t: Tables, s: Scratch) -> int:
+def count(cells: Buffer, limit: int, most: int, solution: Buffer, t: Tables, s: Scratch) -> int:
     if not load(cells, t, s):
         return 0
-    return search(start(cells, t, s), limit, solution, t, s)
+    return search(start(cells, t, s), limit, most, solution, t, s)

@@ -34,6 +34,9 @@ class Layout(Protocol):
     def decode(self, tokens: Tensor) -> Tensor:
         """The solution `(b, cells)` in a token sequence, 0 where a token is not a digit."""
 
+    def clues(self, tokens: Tensor, given: Tensor) -> Tensor:
+        """The puzzle `(b, cells)` in the tokens that are given, 0 where a cell is blank."""
+
     def well_formed(self, tokens: Tensor) -> Tensor:
         """For each sequence, whether all tokens that are not cells are what they must be."""
 
@@ -58,6 +61,9 @@ class Cells:
 
     def decode(self, tokens: Tensor) -> Tensor:
         return torch.where((tokens >= 0) & (tokens < self.size), tokens + 1, 0)
+
+    def clues(self, tokens: Tensor, given: Tensor) -> Tensor:
+        return torch.where(given, self.decode(tokens), 0)
 
     def well_formed(self, tokens: Tensor) -> Tensor:
         return torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
@@ -117,6 +123,10 @@ class Prefix:
     def decode(self, tokens: Tensor) -> Tensor:
         cells = tokens[:, -self.board_length :][:, self._cells]
         return torch.where((cells >= 1) & (cells <= self.size), cells, 0)
+
+    def clues(self, tokens: Tensor, given: Tensor) -> Tensor:
+        cells, known = tokens[:, 1 + self._cells], given[:, 1 + self._cells]
+        return torch.where(known & (cells >= 1) & (cells <= self.size), cells, 0)
 
     def well_formed(self, tokens: Tensor) -> Tensor:
         """Whether the solution has its separators: without them the benchmark does not count it."""

@@ -33,14 +33,20 @@ def flat_board(board: ArrayLike) -> np.ndarray:
     return cells.reshape(-1).astype(np.int8)
 
 
-def _search(board: ArrayLike, limit: int) -> tuple[int, np.ndarray]:
+class Undecided(Exception):
+    """The search was given up: nothing is known about the board."""
+
+
+def _search(board: ArrayLike, limit: int, most: int = 0) -> tuple[int, np.ndarray]:
     from simplax.data.sudoku import _kernels
 
     cells = flat_board(board)
     size = board_size(cells.size)
     solution = _kernels.zeros(cells.size)
     buffers = _kernels.tables(size), _kernels.scratch(size)
-    found = _kernels.count(_kernels.to_buffer(cells), limit, solution, *buffers)
+    found = _kernels.count(_kernels.to_buffer(cells), limit, most, solution, *buffers)
+    if found < 0:
+        raise Undecided
     return found, np.asarray(solution, dtype=np.int8)
 
 
@@ -55,6 +61,18 @@ def solve(board: ArrayLike) -> np.ndarray | None:
     """A solution in the shape of the board (the only one of a proper puzzle), or `None` without any."""
     found, solution = _search(board, 1)
     return solution.reshape(np.shape(board)) if found else None
+
+
+def only_solution(board: ArrayLike, most_guesses: int = 0) -> np.ndarray | None:
+    """The solution of a proper puzzle, flat, and `None` if there are several.
+
+    Some boards take very long, above all some without a solution: after `most_guesses` this raises `Undecided`. A board
+    without a solution is a `UserError`.
+    """
+    found, solution = _search(board, 2, most_guesses)
+    if found == 0:
+        raise UserError("The puzzle has no solution: look for a mistyped clue.")
+    return solution if found == 1 else None
 
 
 def units(size: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from simplax.data.text.splits import parse_split
 from simplax.data.text.state import CHUNKS, EXPANDED, STATE, State
 from simplax.data.text.tokenizers import FILE, Tokenizer
 from simplax.errors import UserError
-from simplax.io.files import sha256, write_json
+from simplax.io.files import remove_unfinished, sha256, write_json
 
 
 def finish(
@@ -69,6 +69,7 @@ def finish(
     # what describes the data has a digest too: another length or number type would be other data
     write_json(directory / MANIFEST, {**manifest, "digest": described(json.loads(json.dumps(manifest)))})
     (directory / STATE).unlink(missing_ok=True)
+    remove_unfinished(directory)
     for name in (CHUNKS, EXPANDED):
         shutil.rmtree(directory / name, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from simplax.data.text.chunks import CHUNK
 from simplax.data.text.options import same_options
 from simplax.data.text.tokenizers import FILE
 from simplax.errors import UserError
-from simplax.io.files import write_json
+from simplax.io.files import remove_unfinished, write_json
 
 STATE, CHUNKS, EXPANDED = "state.json", "chunks", ".expanded"
 
@@ -73,6 +73,7 @@ def discard(directory: Path) -> None:
         path.unlink()
     for name in (FILE, STATE):
         (directory / name).unlink(missing_ok=True)
+    remove_unfinished(directory)
     for name in (CHUNKS, EXPANDED):
         shutil.rmtree(directory / name, ignore_errors=True)
 

@@ -26,11 +26,12 @@ _BRIEF = ("rep_2", "seq_rep_4_pass", "unique_rows", "rank_chi2_z", "energy_z", "
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; `strong` are the (row, column) places of those to stand out."""
+    """Cells as text; `strong`: (row, column) of those to stand out; `labels`: how many columns name a row."""
 
     columns: list[str]
     rows: list[list[str]]
     strong: frozenset[tuple[int, int]] = frozenset()
+    labels: int = 1
 
     def markdown(self) -> str:
         cells = [
@@ -96,7 +97,7 @@ def matched_table(found: Sequence[Row]) -> Table:
         "model", "steps", "NFE", "T", "entropy (95 %)", "off by", "PPL (95 %)", "PPL at the data's entropy (95 %)",
         "log PPL - data's", "match", "caught by",
     ]  # fmt: skip
-    return Table(names, lines)
+    return Table(names, lines, labels=2)
 
 
 def set_table(rows: Sequence[Row]) -> Table:

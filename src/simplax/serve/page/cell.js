@@ -8,7 +8,7 @@ function tempered(belief, temperature) {
 }
 
 // E[w | z, x_hat] = (eta p + e_z) / (1 + eta) with p = alpha x_hat + (1 - alpha) / K
-export function meanState(belief, token, { alpha, eta }, temperature) {
+export function meanState(belief, token, alpha, eta, temperature) {
   const x = tempered(belief, temperature), size = x.length;
   return x.map((value, k) => (eta * (alpha * value + (1 - alpha) / size) + (k === token ? 1 : 0)) / (1 + eta));
 }
@@ -36,9 +36,10 @@ export function trail(frames, attempt, cell) {
 }
 
 function trailList(runs, solution, cell, now) {
-  const list = make("ol", { className: "trail" });
+  // it scrolls when it is long, which the keyboard must be able to do as well
+  const list = make("ol", { className: "trail", tabIndex: 0, attributes: { "aria-label": "digits of this cell, step by step" } });
   for (const { digit, from, to } of runs) {
-    const right = solution === null ? null : digit === solution[cell];
+    const right = solution === null || digit === "0" ? null : digit === solution[cell];
     const mark = right === null ? "" : right ? " ✓" : " ✗";
     const item = make("li", { className: right === false ? "wrong" : "" }, digit === "0" ? "–" : digit, mark,
       make("small", { textContent: from === to ? ` ${from}` : ` ${from}–${to}` }));
@@ -61,12 +62,17 @@ export function describeCell(place, run, cell, step) {
     return;
   }
   const frame = run.frames[step], token = Number(frame.boards[run.attempt][cell]) - 1, parts = [title];
-  if (frame.belief && run.attempt === 0) {
-    parts.push(...bars("Belief of the network x̂ (%)", frame.belief[cell].map(value => value / 1000), token));
-    if (frame.eta !== null && frame.alpha !== null)
-      parts.push(...bars(`Mean simplex state E[w | z, x̂] at η = ${frame.eta} (%)`, meanState(frame.belief[cell], token, frame, run.temperature), token));
-  } else parts.push(make("p", { className: "hint", textContent: run.attempt ? "Beliefs are kept for the first attempt." : "Pure noise: the network has not been called yet." }));
+  if (frame.belief) {
+    const belief = frame.belief[run.attempt][cell], eta = frame.eta ?? frame.trained_eta;
+    parts.push(...bars("Belief of the network x̂ (%)", belief.map(value => value / 1000), token));
+    if (eta !== null && frame.alpha !== null && token >= 0) {
+      const whose = frame.eta === null ? `the training η = ${eta}; this sampler has none` : `η = ${eta}`;
+      parts.push(...bars(`Mean simplex state E[w | z, x̂] at ${whose} (%)`, meanState(belief, token, frame.alpha, eta, run.temperature), token));
+    }
+  } else parts.push(make("p", { className: "hint", textContent: step ? "This model gives no belief about single cells." : "Pure noise: the network has not been called yet." }));
   const runs = trail(run.frames, run.attempt, cell), changes = runs.length - 1;
   parts.push(make("h3", { textContent: `Revision trail: ${changes} change${changes === 1 ? "" : "s"} (digit, steps)` }), trailList(runs, run.solution, cell, step));
   place.replaceChildren(...parts);
+  const list = parts.at(-1), here = list.querySelector(".changed");
+  if (here) list.scrollTop = here.offsetTop - list.clientHeight / 2;
 }

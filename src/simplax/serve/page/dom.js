@@ -24,9 +24,9 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
-// A line for people: plain, or a problem.
+// A line for people: plain, or a problem. Sentences of the library begin in lower case.
 export function say(place, words, bad = false) {
-  place.textContent = words;
+  place.textContent = bad ? words.charAt(0).toUpperCase() + words.slice(1) : words;
   place.classList.toggle("bad", bad);
 }
 

@@ -23,12 +23,15 @@ export class MoleculesTab {
     this.views = Array.from({ length: asked.num }, () => ({ picture: make("div", { className: "blank" }), words: make("figcaption") }));
     byId("structures").replaceChildren(...this.views.map(({ picture, words }) => make("figure", {}, picture, words)));
     const answer = await stream("/v1/molecules/sample/stream", asked, signal, {
+      start: data => { byId("no-drawings").hidden = data.drawings; },
       queued: data => say(this.message, data.ahead === null ? "" : `Waiting: ${data.ahead} before this one.`),
       step: data => { this.frames.push(data); this.transport.extend(this.frames.length); },
     });
     Object.assign(this.frames.at(-1), { strings: answer.strings, structures: answer.structures });
     this.show(this.transport.number);
-    say(this.message, `${answer.valid.filter(Boolean).length} of ${answer.valid.length} can be read as molecules; ${answer.calls} calls in ${answer.seconds} s.`);
+    const told = answer.valid.every(valid => valid !== null), many = answer.valid.length;
+    const good = told ? `${answer.valid.filter(Boolean).length} of ${many} can be read as molecules` : `${many} strings; whether they are molecules is not known`;
+    say(this.message, `${good}; ${answer.calls} calls in ${answer.seconds} s.`);
   }
 
   show(number) {
@@ -38,7 +41,7 @@ export class MoleculesTab {
       view.words.textContent = text || "(nothing)";
       const picture = drawn
         ? make("img", { src: `data:image/svg+xml,${encodeURIComponent(drawn)}`, alt: `structure of ${text}` })
-        : make("div", { className: "blank" });
+        : make("div", { className: "blank", textContent: byId("no-drawings").hidden ? "no molecule" : "" });
       view.picture.replaceWith(picture);
       view.picture = picture;
     });

@@ -5,13 +5,14 @@ import { clashes } from "./rules.js";
 
 export class Panel {
   constructor(size, name, handlers) {
-    this.name = name;
+    this.name = name;  // until a run gives it another
     this.size = size;
     this.title = make("h2");
     this.board = new Board(size, name, handlers);
     this.curve = svg("svg", { class: "curve", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": "wrong cells by step" });
     this.attempts = make("div", { className: "attempts" });
-    this.root = make("div", { className: "panel" }, this.title, this.board.root, this.curve, this.attempts);
+    const caption = make("p", { className: "caption", textContent: "cells that are not right yet, step by step" });
+    this.root = make("div", { className: "panel" }, this.title, this.board.root, this.curve, caption, this.attempts);
     this.chosen = handlers.chosen;
     this.clear("0".repeat(size * size));
   }
@@ -35,7 +36,7 @@ export class Panel {
     this.wrong.push(this.mistakes(frame.boards[this.attempt]));
   }
 
-  // Cells that differ from the solution, or clash where it is not known.
+  // Cells that differ from the solution, open ones included, or clash where it is not known.
   mistakes(board) {
     if (this.solution === null) return clashes(board, this.size).filter((bad, i) => bad && this.puzzle[i] === "0").length;
     return [...board].filter((digit, i) => digit !== this.solution[i]).length;
@@ -77,7 +78,9 @@ export class Panel {
     const bad = this.wrong[number], ended = this.done && number === this.frames.length - 1;
     const solved = ended && this.done.valid[this.attempt];
     const verdict = ended ? (solved ? "solved ✓" : "not solved ✗") : `step ${frame.step} of ${this.steps}`;
-    this.title.textContent = `${this.name}: ${verdict}${solved ? "" : `, ${bad} ${this.solution === null ? "clashing" : "wrong"}`}`;
+    const open = [...board].filter(digit => digit === "0").length, wrong = this.solution === null ? bad : bad - open;
+    const counts = `, ${wrong} ${this.solution === null ? "clashing" : "wrong"}${open ? `, ${open} open` : ""}`;
+    this.title.textContent = `${this.name}: ${verdict}${solved ? "" : counts}`;
     this.draw(number);
   }
 
@@ -85,6 +88,7 @@ export class Panel {
     const most = Math.max(...this.wrong, 1), wide = Math.max(this.steps, 1);
     const points = this.wrong.map((bad, n) => `${(100 * n / wide).toFixed(2)},${(29 - 28 * bad / most).toFixed(2)}`);
     const at = 100 * number / wide;
+    this.curve.classList.remove("empty");
     this.curve.replaceChildren(svg("path", { d: `M${points.join("L")}` }), svg("line", { x1: at, x2: at, y1: 0, y2: 30 }));
     this.curve.setAttribute("aria-label", `wrong cells by step: ${this.wrong[number]} at step ${number}`);
   }

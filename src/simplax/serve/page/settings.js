@@ -1,5 +1,5 @@
 // Sliders and fields of one run; `values()` is what a request needs.
-import { make } from "./dom.js";
+import { button, make } from "./dom.js";
 
 // eta on a logarithmic scale, with zero at its left end
 const ETA_LOW = -3, ETA_HIGH = 3, ETA_STEPS = 60;
@@ -15,13 +15,20 @@ const NUMBERS = {
   num: { words: "how many", min: 1, max: 8, step: 1 },
 };
 
+// Simplax's sampler at a concentration at which the simplex state is neither a corner nor the mean
+const SIMPLAX = "simplax", PRESET_ETA = "1";
+
 export class Settings {
   constructor(title, models, fields, { seed = true } = {}) {
     this.models = models;
     this.readers = {};
+    this.controls = {};
+    this.fixed = false;
     this.root = make("fieldset", { className: "settings" }, make("legend", { textContent: title }));
     if (models.length > 1) this.choice("model", "model", models.map(one => one.name), () => this.modelChanged());
-    this.choice("sampler", "sampler", [OWN, ...models[0].samplers.map(one => one.name)], () => this.samplerChanged());
+    else this.readers.model = () => models[0].name;
+    if (fields.includes("eta")) this.presets();
+    this.choice("sampler", "sampler", [OWN], () => this.samplerChanged());
     this.readers.sampler = () => this.chosen.name;
     for (const name of fields) name === "eta" ? this.eta() : this.slider(name, NUMBERS[name]);
     if (seed) this.seed();
@@ -30,16 +37,40 @@ export class Settings {
 
   // The chosen sampler of the model, or its own.
   get chosen() {
-    const own = { name: null, eta: this.model.defaults.eta };
+    const { eta, fixed_steps: fixed, steps } = this.model.defaults;
+    const own = { name: null, eta, fixed_steps: fixed ? steps : null };
     return this.model.samplers.find(one => one.name === this.sampler.value) ?? own;
   }
 
-  choose(sampler) {
+  choose(sampler, eta = null) {
     this.sampler.value = sampler;
     this.samplerChanged();
+    if (eta !== null) this.set_eta(eta);
+    this.pressed();
   }
 
-  samplerChanged() { this.set_eta?.(this.chosen.eta); }
+  // One press for the model's own sampler, one for Simplax's with a state to look at
+  presets() {
+    this.own = button("The model's own", () => this.choose(OWN));
+    this.state = button(`Simplax, η = ${PRESET_ETA}`, () => this.choose(SIMPLAX, PRESET_ETA));
+    this.presetRow = make("div", { className: "row presets", attributes: { role: "group", "aria-label": "sampler settings to start from" } }, this.own, this.state);
+    this.root.append(this.presetRow);
+  }
+
+  pressed() {
+    if (!this.presetRow) return;
+    this.own.setAttribute("aria-pressed", String(this.chosen.name === null));
+    this.state.setAttribute("aria-pressed", String(this.chosen.name === SIMPLAX && String(this.readers.eta?.()) === PRESET_ETA));
+  }
+
+  samplerChanged() {
+    const { eta, fixed_steps: fixed } = this.chosen, control = this.controls.steps;
+    control.disabled = fixed !== null;
+    this.set_steps(fixed ?? (this.fixed ? this.model.defaults.steps : Number(control.value)));
+    this.fixed = fixed !== null;
+    this.set_eta?.(eta);
+    this.pressed();
+  }
 
   get model() {
     const name = this.readers.model?.();
@@ -68,7 +99,8 @@ export class Settings {
     const show = () => { shown.textContent = Number(control.value); };
     control.addEventListener("input", show);
     this.labelled(name, words, control, shown);
-    this.readers[name] = () => Number(control.value);
+    this.controls[name] = control;
+    this.readers[name] = () => control.disabled ? null : Number(control.value);
     this[`set_${name}`] = value => { control.value = value; show(); };
     show();
     if (name === "attempts" || name === "num") this[`set_${name}`](1);
@@ -81,7 +113,7 @@ export class Settings {
       shown.textContent = own ?? String(etaAt(Number(control.value)));
       control.setAttribute("aria-valuetext", shown.textContent);
     };
-    control.addEventListener("input", () => { own = null; show(); });
+    control.addEventListener("input", () => { own = null; show(); this.pressed(); });
     this.labelled("eta", "η", control, shown);
     this.readers.eta = () => control.disabled ? null : own ?? etaAt(Number(control.value));
     this.set_eta = spelled => {
@@ -108,11 +140,20 @@ export class Settings {
     this.readers[name] = () => control.value;
   }
 
-  // The model's own defaults, once they are known and whenever another model is chosen.
+  // The model's samplers and own defaults, at first and whenever another model is chosen.
   modelChanged() {
-    const own = this.model?.defaults;
-    if (own) for (const name of ["steps", "temperature", "top_p"]) this[`set_${name}`]?.(own[name]);
+    const own = this.model.defaults, names = [OWN, ...this.model.samplers.map(one => one.name)];
+    this.sampler.replaceChildren(...names.map(one => make("option", { value: one, textContent: one })));
+    for (const name of ["steps", "temperature", "top_p"]) this[`set_${name}`]?.(own[name]);
+    // a model whose own sampler has a concentration shows its state anyway
+    if (this.presetRow) this.presetRow.hidden = own.eta !== null || !names.includes(SIMPLAX);
+    this.fixed = false;
     this.samplerChanged();
+  }
+
+  setModel(name) {
+    this.modelChoice.value = name;
+    this.modelChanged();
   }
 }
 Settings.count = 0;

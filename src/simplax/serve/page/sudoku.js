@@ -7,51 +7,66 @@ import { Panel } from "./panel.js";
 import { Settings } from "./settings.js";
 import { Transport } from "./transport.js";
 
-const SIMPLAX = "simplax";
+const FEWEST = 17, MOST = 60, SIMPLAX = "simplax";
 const FIRST = "030028900000900040080005130000002609002890470001000002050000020900600780103004006";
 
 export class SudokuTab {
   constructor(models) {
-    this.size = models[0].size;
+    this.models = models;
     this.message = byId("sudoku-message");
-    this.looked = null;
+    this.card = byId("cell");
+    this.side = this.card.parentElement;
     this.marked = make("input", { type: "checkbox", id: "revisions" });
+    this.marked.addEventListener("change", () => this.show(this.transport.number));
     this.compare = make("input", { type: "checkbox", id: "compare" });
+    this.compare.addEventListener("change", () => this.compared());
+    byId("load").addEventListener("click", () => this.paste());
+    this.sizes = [...new Set(models.map(one => one.size))].sort((a, b) => b - a);
+    this.build(this.sizes[0]);
+  }
+
+  // Everything that depends on the side of the board, with the models that fill in such boards.
+  build(size) {
+    this.size = size;
+    this.looked = null;
+    const models = this.models.filter(one => one.size === size);
+    this.several = models.length > 1;
     this.first = new Settings("Run", models, ["steps", "eta", "temperature", "attempts"]);
     this.second = new Settings("Beside it, on the same noise", models, ["steps", "eta", "temperature"], { seed: false });
-    if (models[0].samplers.some(one => one.name === SIMPLAX)) this.second.choose(SIMPLAX);
-    this.panels = [this.panel("Run"), this.panel("Beside it")];
+    if (this.several) this.second.setModel(models[1].name);
+    else if (models[0].samplers.some(one => one.name === SIMPLAX)) this.second.choose(SIMPLAX, "1");
+    this.panels = [this.panel("Run", 0), this.panel("Beside it", 1)];
     const wrap = make("div", { className: "panel" }), played = make("div");
     this.transport = new Transport(played, {
       draw: number => this.show(number),
       label: (number, last) => `step ${number} of ${last}`,
     });
     wrap.append(this.panels[0].root, this.keypad(), played);
-    byId("boards").append(wrap, this.panels[1].root);
-    byId("sudoku-settings").append(this.first.root, this.options(), this.second.root);
+    byId("boards").replaceChildren(wrap, this.panels[1].root);
+    byId("sudoku-settings").replaceChildren(this.first.root, this.options(), this.second.root);
+    byId("paste-hint").textContent = `${size * size} cells with . or 0 for blank, on one line or on ${size}`;
     this.actions();
     this.compared();
-    this.puzzle = this.size === 9 ? FIRST : "0".repeat(this.size ** 2);
-    this.edit(this.puzzle);
+    this.edit(size === 9 ? FIRST : "0".repeat(size ** 2));
   }
 
-  panel(name) {
+  panel(name, number) {
     return new Panel(this.size, name, {
       typed: (cell, digit) => this.type(cell, digit),
-      looked: cell => { this.looked = { cell, panel: this.panels.findIndex(one => one.name === name) }; this.describe(); },
+      looked: cell => { this.looked = { cell, panel: number }; this.describe(); },
       chosen: () => this.show(this.transport.number),
     });
   }
 
   options() {
     const line = (control, words) => make("label", { className: "row" }, control, words);
-    this.compare.addEventListener("change", () => this.compared());
-    this.marked.addEventListener("change", () => this.show(this.transport.number));
-    return make("div", { className: "row" }, line(this.compare, "compare two settings"), line(this.marked, "count revisions in the cells"));
+    return make("div", { className: "row" }, line(this.compare, this.several ? "compare two models or settings" : "compare two settings"), line(this.marked, "count revisions in the cells"));
   }
 
   compared() {
     this.second.root.hidden = this.panels[1].root.hidden = !this.compare.checked;
+    // beside two boards the settings are long: there is room below the second board
+    (this.compare.checked ? this.panels[1].root : this.side).append(this.card);
   }
 
   keypad() {
@@ -65,14 +80,19 @@ export class SudokuTab {
   }
 
   actions() {
-    const clues = make("input", { type: "range", min: 22, max: 60, value: 30, id: "clues", attributes: { "aria-label": "clues of a new puzzle" } });
+    const clues = make("input", { type: "range", min: FEWEST, max: MOST, value: 30, id: "clues", attributes: { "aria-label": "clues of a new puzzle" } });
     const fresh = button("New puzzle, 30 clues", () => this.fresh(Number(clues.value)));
     clues.addEventListener("input", () => { fresh.textContent = `New puzzle, ${clues.value} clues`; });
     this.solve = startStop("Solve", this.message, signal => this.run(signal));
     this.solve.id = "solve";
-    byId("sudoku-actions").append(this.solve, ...(this.size === 9 ? [fresh, clues] : []), button("Clear", () => this.edit("0".repeat(this.size ** 2))));
-    byId("load").addEventListener("click", () => this.paste());
+    const sizes = make("select", { id: "board-size", attributes: { "aria-label": "size of the board" } },
+      ...this.sizes.map(size => make("option", { value: size, textContent: `${size}×${size}`, selected: size === this.size })));
+    sizes.addEventListener("change", () => { if (!this.running) this.build(Number(sizes.value)); else sizes.value = this.size; });
+    byId("sudoku-actions").replaceChildren(this.solve, ...(this.size === 9 ? [fresh, clues] : []),
+      button("Clear", () => this.edit("0".repeat(this.size ** 2))), ...(this.sizes.length > 1 ? [sizes] : []));
   }
+
+  get running() { return this.solve.textContent === "Stop"; }
 
   edit(puzzle) {
     this.puzzle = puzzle;
@@ -82,7 +102,7 @@ export class SudokuTab {
   }
 
   type(cell, digit) {
-    if (this.solve.textContent === "Stop") return;
+    if (this.running) return;
     say(this.message, "");
     this.edit(this.puzzle.slice(0, cell) + digit + this.puzzle.slice(cell + 1));
   }
@@ -108,9 +128,10 @@ export class SudokuTab {
     if (this.compare.checked) runs.push([this.panels[1], { ...this.second.values(), ...shared }]);
     this.transport.reset();
     for (const panel of this.panels) panel.clear(this.puzzle);
+    if (this.several) runs.forEach(([panel, { model }]) => { panel.name = model; });
     const answers = await Promise.all(runs.map(([panel, asked]) => this.one(panel, asked, signal)));
     this.show(this.transport.number);
-    say(this.message, answers.map(answer => `${Math.round(answer.share * 100)} % valid with ${answer.calls} calls in ${answer.seconds} s`).join("; ") + ".");
+    say(this.message, answers.map((answer, n) => `${this.several ? `${runs[n][1].model}: ` : ""}${Math.round(answer.share * 100)} % valid with ${answer.calls} calls in ${answer.seconds} s`).join("; ") + ".");
   }
 
   async one(panel, asked, signal) {
@@ -139,6 +160,6 @@ export class SudokuTab {
     const panel = this.panels[this.looked?.panel ?? 0];
     this.panels.forEach((one, i) => one.board.mark(this.looked && i === this.looked.panel ? this.looked.cell : -1));
     const cell = this.looked?.cell ?? [...panel.puzzle].indexOf("0");
-    describeCell(byId("cell"), panel, Math.max(cell, 0), Math.min(this.transport.number, Math.max(panel.frames.length - 1, 0)));
+    describeCell(this.card, panel, Math.max(cell, 0), Math.min(this.transport.number, Math.max(panel.frames.length - 1, 0)));
   }
 }

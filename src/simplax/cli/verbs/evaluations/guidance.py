@@ -105,4 +105,4 @@ def _shown(rows: list[dict[str, Any]], described: dict[str, str]) -> Any:
         ]
         for row in rows
     ]
-    return table(heads, lines)
+    return table(heads, lines, names=1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +17,7 @@ from simplax.cli.verbs.evaluations.record import Out, keep
 from simplax.io.progress import progress
 
 if TYPE_CHECKING:
+    from simplax.methods.likelihood import Likelihood
     from simplax.pretrained.model import Model
     from simplax.typing import Batch
 
@@ -42,11 +46,13 @@ def evaluate(
     token: up to the end symbol, where padding follows it, whose nats belong to the sequence.
 
     A network that reads labels reads those of the data, or none with --no-labels. For models of text it is also given
-    per character of the scored text, special symbols not counted.
+    per character of the scored text, special symbols not counted. A network that carries something from call to call
+    is scored twice, with its own first call on every state and with an empty carry: both are bounds.
     """
     import time
 
     from simplax.evaluate.cost import likelihood_cost
+    from simplax.methods.likelihood import has_two_bounds
     from simplax.pretrained.manifest import manifest
     from simplax.pretrained.model import from_pretrained
     from simplax.pretrained.numerics import batch_size_for
@@ -57,30 +63,31 @@ def evaluate(
     reads = bool(loaded.config.architecture.labels) and not no_labels
     if not reads:
         batch = replace(batch, labels=None)
-    cost = announce(likelihood_cost(loaded, batch, draws, batch_size))
+    two = has_two_bounds(loaded.method, loaded.denoiser)
+    bounds = [True, False] if two else [True]
+    costs = [likelihood_cost(loaded, batch, draws, batch_size, carry=carry) for carry in bounds]
+    cost = announce(functools.reduce(operator.add, costs))
     start = time.perf_counter()
     rounds = 1 if getattr(loaded.method, "exact_likelihood", False) else draws
-    with progress("likelihood", rounds * len(batch.tokens)) as done:
-        value = loaded.nll(
-            batch.tokens,
-            given=batch.given,
-            attend=batch.attend,
-            labels=batch.labels,
-            draws=draws,
-            seed=seed,
-            batch_size=batch_size_for(loaded, batch_size, len(batch.tokens)),
-            progress=done,
-        )
+    values, once = [], rounds * len(batch.tokens)
+    with progress("likelihood", len(bounds) * once) as done:
+        for number, carry in enumerate(bounds):
+            value = loaded.nll(
+                batch.tokens,
+                given=batch.given,
+                attend=batch.attend,
+                labels=batch.labels,
+                draws=draws,
+                seed=seed,
+                batch_size=batch_size_for(loaded, batch_size, len(batch.tokens)),
+                carry=carry,
+                progress=_after(number * once, done),
+            )
+            values.append(value)
+    value = values[0]
     characters = count_characters(loaded, batch)
     result: dict[str, Any] = {
-        "nats_per_token": value.nats_per_token,
-        "nats_per_sequence": value.nats_per_sequence,
-        "boundary_terms": value.boundary_terms,
-        "standard_error": value.standard_error,
-        "monte_carlo_error": value.monte_carlo_error,
-        "bits_per_token": value.bits_per_token,
-        "perplexity": value.perplexity,
-        "nats_per_character": None if characters is None else value.nats_per_character(characters),
+        **numbers(value, characters),
         "kind": "exact" if value.exact else "upper bound",
         "sequences": value.sequences,
         "scored_tokens": value.scored_tokens,
@@ -89,13 +96,44 @@ def evaluate(
         "labels": [label.name for label in loaded.config.task.described_by()] if reads else None,
         "data_entropy": loaded.config.task.entropy(),
     }
+    if two:
+        result["empty_carry"] = numbers(values[1], characters)
     seconds = time.perf_counter() - start
     record = manifest(loaded, seeds=[seed], evaluation="likelihood", seconds=seconds, result=result)
     written = keep(record, "likelihood", model, out)
     data = {**result, "manifest": record, "written": written, "cost": cost}
     emit(
-        json, data, lambda: facts({k: v for k, v in {**result, "written": written}.items() if v is not None})
+        json, data, lambda: facts({k: v for k, v in spoken({**result, "written": written}) if v is not None})
     )
+
+
+def _after(before: int, done: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda count: done(before + count)
+
+
+def numbers(value: Likelihood, characters: int | None) -> dict[str, float | None]:
+    """One value or bound, with its errors."""
+    return {
+        "nats_per_token": value.nats_per_token,
+        "nats_per_sequence": value.nats_per_sequence,
+        "boundary_terms": value.boundary_terms,
+        "standard_error": value.standard_error,
+        "monte_carlo_error": value.monte_carlo_error,
+        "bits_per_token": value.bits_per_token,
+        "perplexity": value.perplexity,
+        "nats_per_character": None if characters is None else value.nats_per_character(characters),
+    }
+
+
+def spoken(result: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values for people; where there are two bounds, each number says whose it is."""
+    empty = result.get("empty_carry")
+    for name, value in result.items():
+        if empty is not None and name in empty:
+            yield f"{name}, own first call", value
+            yield f"{name}, empty carry", empty[name]
+        elif name != "empty_carry":
+            yield name, value
 
 
 def count_characters(model: Model, batch: Batch) -> int | None:

@@ -295,7 +295,7 @@ def _shown(own: Measured, beside: dict[str, Any], written: str | None) -> Any:
     fewer = [k for k in (1000, 10_000) if own.num_valid < k]
     if fewer:
         about += f"\nunique@{fewer[0]} is over the {own.num_valid:,} valid strings there are."
-    return Group(table(heads, rows), Text(about), Text("" if written is None else written))
+    return Group(table(heads, rows, names=1), Text(about), Text("" if written is None else written))
 
 
 def _number(value: float | None) -> str:

@@ -101,4 +101,6 @@ def _shown(measured: dict[str, Any]) -> Any:
         ]
         for step in steps
     ]
-    return table(["step", "edits", "of the exact chain's", "kept right", "made right", "answers right"], rows)
+    return table(
+        ["step", "edits", "of the exact chain's", "kept right", "made right", "answers right"], rows, names=1
+    )

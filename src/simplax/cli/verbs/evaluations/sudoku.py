@@ -171,7 +171,7 @@ def evaluate(
             puzzles=_file_facts(loaded, puzzles, chosen),
             exact_clues=exact_clues,
             stop=None if stop is None else encode(stop),
-            declared=declared(loaded, attempts=attempts, chosen_on=chosen_on),
+            declared=declared(loaded, attempts=attempts, chosen_on=chosen_on, seed=seed),
             compiled=compile,
             complete=False,
             result=[],
@@ -223,7 +223,7 @@ def _sets(
 def _file_facts(model: Model, puzzles: Path | None, chosen: PuzzleSet) -> Any:
     """The name of a file of puzzles; of a CSV file also its digest and what it shares with the training data."""
     from simplax.data.sudoku import is_rated
-    from simplax.evaluate.declared import shared_solutions
+    from simplax.evaluate.declared import overlap_of
     from simplax.io.files import sha256
 
     if puzzles is None or not is_rated(puzzles):
@@ -231,7 +231,7 @@ def _file_facts(model: Model, puzzles: Path | None, chosen: PuzzleSet) -> Any:
     return {
         "name": puzzles.name,
         "sha256": sha256(puzzles),
-        "solutions_trained_on": shared_solutions(model, chosen),
+        **overlap_of(model, chosen),
     }
 
 
@@ -277,4 +277,4 @@ def _shown(scores: list[Score]) -> Any:
             best = score.best_of
             assert best is not None
             row[6:6] = [f"{best.accuracy or best.validity}, of {best.attempts}", f"{best.nfe:g}"]
-    return table(names, rows)
+    return table(names, rows, names=1)
