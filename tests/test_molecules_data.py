@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from failure_budget import accept, chi_square
 from molecule_data import HAS_MOSES, needs_moses, needs_rdkit
+from simplax import recipes
+from simplax.config.run import from_json, to_json
 from simplax.data.molecules import DATASETS, PAD, TOKENS, prepare, smiles_tokens
 from simplax.data.molecules.packages import csv_columns
 from simplax.data.molecules.splits import moses_splits, qm9_splits
-from simplax.data.molecules.tokens import split_atoms
+from simplax.data.molecules.tokens import split_atoms, training_lengths
 from simplax.errors import UserError
+from simplax.pretrained import Model
+from simplax.recipes.launch import build
 from simplax.tasks import MoleculesTask
 
 STRINGS = ["CCO", "Cc1noc(C)c1CN(C)C(=O)Nc1cc(F)cc(F)c1", "N#Cc1ccc(Br)nc1", "c1ccc2[nH]ccc2c1", "CC(=O)NCl"]
@@ -75,6 +81,54 @@ def test_the_task_needs_no_data_to_be_described_and_shuffles_passes() -> None:
     assert sorted(task.text(first)) == sorted(task.text(second))
     batch = source.batch(torch.arange(4))
     assert bool(batch.scored.all()) and batch.attend is None  # padding is learned like any other token
+
+
+def test_known_lengths_leave_padding_out() -> None:
+    task = replace(MoleculesTask("qm9").small(), layout="lengths")
+    batch = task.train().batch(torch.arange(8))
+    sizes = [len(split_atoms(text)) for text in task.text(batch.tokens)]
+    assert batch.attend is not None and batch.attend.sum(-1).tolist() == sizes
+    assert torch.equal(batch.scored, batch.attend)
+    known, padding = task.known_lengths(), task.smiles.pad
+    assert known is not None and known.longest == task.length
+    behind = torch.where(batch.attend, batch.tokens, 0)  # whatever lies behind a sequence is none of it
+    config = replace(recipes.smoke(recipes.get("qm9-udlm")), task=task)
+    torch.manual_seed(0)
+    model = Model(build(config).eval(), config)
+    assert model.decode(behind, torch.tensor(sizes)) == task.text(batch.tokens)
+    drawn = model.sample(2000, seeds=0, num_steps=1)
+    assert drawn.lengths is not None
+    counts = torch.bincount(drawn.lengths, minlength=task.length + 1)
+    law = torch.tensor(known.counts, dtype=torch.float64)
+    accept([chi_square(counts.numpy(), (law / law.sum()).numpy())])
+    padded = ((drawn.tokens == padding) & (torch.arange(task.length) < drawn.lengths[:, None])).any(-1)
+    strings = model.decode(drawn.tokens, drawn.lengths)
+    assert all(bad or PAD not in text for text, bad in zip(strings, padded.tolist()))
+    assert all(
+        len(split_atoms(text)) <= n for text, n in zip(strings, drawn.lengths.tolist()) if PAD not in text
+    )
+    with pytest.raises(UserError, match="learned_end or lengths"):
+        MoleculesTask(layout="packed")
+
+
+def test_a_layout_is_stored_where_there_is_one() -> None:
+    """Configurations without it are stored as before it was there, and so have the same digest."""
+    plain = recipes.get("qm9-udlm")
+    assert "layout" not in to_json(plain)["task"] and from_json(to_json(plain)) == plain
+    known = replace(plain, task=replace(plain.task, layout="lengths"))  # type: ignore[type-var]
+    assert to_json(known)["task"]["layout"] == "lengths" and from_json(to_json(known)) == known
+
+
+@pytest.mark.parametrize("dataset", ["qm9", "moses"])
+@pytest.mark.parametrize("kind", ["atoms", "characters"])
+def test_lengths_of_training_molecules_are_facts(dataset: str, kind: str) -> None:
+    counts, tokens = training_lengths(dataset, kind), smiles_tokens(dataset, kind)
+    assert len(counts) == tokens.length + 1 and counts[-1] > 0
+    # the same molecules, however they are cut into tokens
+    assert sum(counts) == sum(training_lengths(dataset, "atoms"))
+    mean = sum(n * count for n, count in enumerate(counts)) / sum(counts)
+    if dataset == "moses":
+        assert mean == pytest.approx({"atoms": 35.37, "characters": 35.86}[kind], abs=0.01)
 
 
 def csv_file(path: Path, text: str) -> Path:

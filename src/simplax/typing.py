@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from simplax.random import Keys
+
+WHERE_SAID: Mapping[str, Any] = {"where_said": True}
+"""Metadata of a field that is stored only where it differs from its default: a setting that came later leaves the
+stored form of configurations without it, and so their digests, as they were."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from simplax.errors import UserError, nearest
+from simplax.typing import WHERE_SAID
 
 Families = Mapping[type, Mapping[str, Any]]
 
@@ -31,7 +32,12 @@ def encode(value: Any, families: Families) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         members = (item for family in families.values() for item in family.items())
         kind = next(({"kind": name} for name, member in members if member is type(value)), {})
-        return kind | {name: encode(getattr(value, name), families) for name in _fields(type(value))}
+        said = {
+            name: getattr(value, name)
+            for name, field in _fields(type(value)).items()
+            if _is_said(field, value)
+        }
+        return kind | {name: encode(item, families) for name, item in said.items()}
     if isinstance(value, list | tuple):
         return [encode(item, families) for item in value]
     if isinstance(value, Mapping):
@@ -82,6 +88,10 @@ def outermost_first(flags: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 @functools.cache
 def _fields(cls: type) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls) if field.init}
+
+
+def _is_said(field: dataclasses.Field[Any], value: Any) -> bool:
+    return field.metadata != WHERE_SAID or getattr(value, field.name) != field.default
 
 
 _hints = functools.cache(typing.get_type_hints)

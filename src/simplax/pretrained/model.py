@@ -94,7 +94,8 @@ class Model:
     def decode(self, tokens: Tensor, lengths: Tensor | None = None) -> list[str]:
         """Sequences (batch, length) as people read them, special tokens included; `lengths` cut off padding."""
         if self.tokenizer is None:
-            return self.config.task.text(tokens)
+            task = self.config.task
+            return task.text(tokens if lengths is None else task.cut(tokens, lengths.to(tokens.device)))
         stops = [tokens.shape[1]] * len(tokens) if lengths is None else lengths.tolist()
         return [self.tokenizer.decode(row[:stop]) for row, stop in zip(tokens.tolist(), stops)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from simplax.pretrained.model import Model
+from simplax.samplers.batches import seeds_for
 from simplax.serve.engine import Job
 from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import MoleculesRequest
@@ -19,15 +20,16 @@ _SIZE = (260, 200)
 
 
 def plan(served: Served, asked: MoleculesRequest) -> Plan:
-    model, task = served.model, served.model.config.task
+    model = served.model
     sampling = served.sampling(asked, conditional=False)
     clock = Clock(model, sampling)
+    lengths = model.lengths_for(seeds_for(asked.seed, asked.num))
     can_read = drawings()
     draw = lru_cache(maxsize=256)(structure if can_read else lambda text: None)
 
     def work(job: Job, shared: Model) -> dict[str, Any]:
         def watch(step: int, tokens: Tensor) -> None:
-            strings = task.text(tokens.cpu())
+            strings = model.decode(tokens.cpu(), lengths)
             job.emit(
                 "step",
                 {**clock.at(step), "strings": strings, "structures": [draw(text) for text in strings]},
@@ -40,9 +42,10 @@ def plan(served: Served, asked: MoleculesRequest) -> Plan:
             temperature=asked.temperature,
             top_p=asked.top_p,
             sampler=sampling.sampler,
+            lengths=lengths,
             watch=watch,
         )
-        strings = task.text(drawn.tokens.cpu())
+        strings = model.decode(drawn.tokens.cpu(), lengths)
         pictures = [draw(text) for text in strings]
         return {
             "strings": strings,

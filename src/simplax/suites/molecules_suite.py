@@ -91,7 +91,7 @@ class MoleculesBenchmark(Benchmark):
         self, model: Model, num: int, seed: int, around: Surroundings, progress: Progress
     ) -> tuple[Any, float, dict[str, int]]:
         drawn = model.sample(num, seeds=seed, batch_size=self.batch_size, progress=progress)
-        strings = model.config.task.text(drawn.tokens.cpu())
+        strings = model.decode(drawn.tokens.cpu(), drawn.lengths)
         found = _measured(strings, _against(self.dataset, around.workers), around.workers)
         return found, drawn.nfe, found.errors
 

@@ -93,6 +93,10 @@ class Task(abc.ABC):
         """How long sequences are, where padding is no part of the model: lengths of samples are drawn from this."""
         return None
 
+    def cut(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Sequences (batch, length) as `text` reads them, where only the first `lengths` (batch,) tokens are theirs."""
+        return tokens
+
     def described_by(self) -> tuple[Label, ...]:
         """Labels of the sequences, in the order in which the training source lists them."""
         return ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 
 import numpy as np
 
@@ -99,3 +101,10 @@ def smiles_tokens(dataset: str, kind: str = "atoms") -> SmilesTokens:
         raise UserError(f"tokens must be {' or '.join(TOKENS)}, not {kind!r}.")
     vocabulary, length = _VOCABULARIES[dataset, kind]
     return SmilesTokens(kind, vocabulary, length)
+
+
+@cache
+def training_lengths(dataset: str, kind: str) -> tuple[int, ...]:
+    """How many training molecules have 0, 1, 2, ... tokens: a fact of the data set, known without reading it."""
+    facts = json.loads((files("simplax.data.molecules") / "lengths.json").read_text(encoding="utf-8"))
+    return tuple(facts[f"{dataset}-{kind}"])

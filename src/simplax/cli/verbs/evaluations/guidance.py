@@ -72,7 +72,7 @@ def evaluate(
                 batch_size=batch_size_for(loaded, batch_size, num),
                 progress=done,
             )
-        strings = task.text(drawn.tokens.cpu())
+        strings = loaded.decode(drawn.tokens.cpu(), drawn.lengths)
         row = {"guidance": strength, "nfe": drawn.nfe, **guided_row(strings, train, list(described))}
         rows.append(row)
     defaults = loaded.defaults(conditional=False)

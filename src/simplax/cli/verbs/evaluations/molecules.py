@@ -199,7 +199,7 @@ def _draw(
         "sampling_seconds": time.perf_counter() - start,
         "parameters": sum(parameter.numel() for parameter in model.denoiser.parameters()),
         "tokens": task.tokens,
-        "length": "padding is a token",
+        "length": "padding is a token" if task.known_lengths() is None else "drawn from the data",
         "nats_per_molecule": None,
     }
     if isinstance(model.method, HasLikelihood):
@@ -208,7 +208,12 @@ def _draw(
         draws = 1 if model.method.exact_likelihood else _DRAWS
         with progress("likelihood", draws * len(held.tokens)) as done:
             value = model.nll(
-                held.tokens, labels=held.labels, draws=draws, batch_size=options["batch_size"], progress=done
+                held.tokens,
+                attend=held.attend,
+                labels=held.labels,
+                draws=draws,
+                batch_size=options["batch_size"],
+                progress=done,
             )
         # never only per position: padding is easy, and there may be any amount of it
         facts["nats_per_molecule"] = float(value.per_sequence.mean())
@@ -226,7 +231,7 @@ def _draw(
         labels=options["labels"],
         guidance=options["guidance"],
     )
-    return task.text(drawn.tokens.cpu()), facts, record
+    return model.decode(drawn.tokens.cpu(), drawn.lengths), facts, record
 
 
 def _controls(against: Any, num: int, workers: int) -> list[dict[str, Any]]:
