@@ -27,7 +27,7 @@ def mathml(tex: str, display: str = "inline") -> str:
     found = re.sub(r"<mo>([A-Za-z]{2,})</mo>", r"<mi>\1</mi>", found)
     found = found.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
     found = re.sub(
-        r"(<mi>(?:log|ln|exp|min|max|arcsin|argmax)</mi>)(?!<mo)", r'\1<mspace width="0.17em"/>', found
+        r"(<mi>(?:log|ln|exp|min|max|arcsin|argmax)</mi>)(?!<mo[ >])", r'\1<mspace width="0.17em"/>', found
     )
     try:
         root = fromstring(found)

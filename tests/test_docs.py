@@ -78,6 +78,8 @@ def test_site_builds_strictly() -> None:
         [sys.executable, "-m", "zensical", "build", "--strict"], cwd=ROOT, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
+    page = (ROOT / "site" / "methods" / "simplax" / "index.html").read_text()
+    assert page.count('<div class="formula"') == 3 and "```" not in page and "$" not in page.split("<main")[1]
 
 
 SECTIONS = ["Definition", "In the code", "Defaults", "Numbers", "Exactness"]

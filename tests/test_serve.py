@@ -118,6 +118,9 @@ def test_puzzles_with_the_fewest_clues(client: Any) -> None:
         made = client.get("/v1/sudoku/puzzle", params={"clues": clues, "seed": 3}).json()
         board = np.array([int(digit) for digit in made["puzzle"]])
         assert made["clues"] == np.count_nonzero(board) == clues and count_solutions(board) == 1
+    document = client.get("/v1/openapi.json").json()["paths"]["/v1/sudoku/puzzle"]["get"]["parameters"]
+    (least,) = (one["schema"]["minimum"] for one in document if one["name"] == "clues")
+    assert f"FEWEST = {least}," in client.get("/sudoku.js").text  # the slider of the page
     refused = client.get("/v1/sudoku/puzzle", params={"clues": 16})
     assert refused.status_code == 422 and refused.json()["error"].startswith("clues: ")
 

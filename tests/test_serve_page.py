@@ -228,6 +228,15 @@ def test_a_bad_paste_says_why(page: Page) -> None:
     assert page.run(DIGITS) == PUZZLE
 
 
+def test_a_new_puzzle_has_as_few_clues_as_there_can_be(page: Page) -> None:
+    page.set("#clues", "17")
+    page.click("#sudoku-actions button:nth-child(2)")
+    page.wait(f"{MESSAGE}.includes('17 clues and one solution')")
+    assert sum(digit != "0" for digit in page.run(DIGITS)) == 17 and "17 given" in page.text(
+        ".panel .panel h2"
+    )
+
+
 def test_by_keyboard_alone(page: Page) -> None:
     page.press("Tab")
     assert page.run("document.activeElement.id") == "tab-sudoku"

@@ -121,7 +121,12 @@ def main() -> int:
             print(f"  {times:5d}  {outcome}", flush=True)
     failed = [name for name, one in found.items() if any(key.startswith("FAILED") for key in one["outcomes"])]
     seconds = time.perf_counter() - start
-    print(f"{len(found)} kinds in {seconds / 60:.1f} minutes; failed: {', '.join(failed) or 'none'}")
+    used = os.times()
+    work = used.user + used.system + used.children_user + used.children_system
+    print(
+        f"{len(found)} kinds in {seconds / 60:.1f} minutes, {work / 60:.1f} of them at work on a core; "
+        f"failed: {', '.join(failed) or 'none'}"
+    )
     if options.out is not None:
         earlier = report.read(options.out) if options.only else {}
         report.write(options.out, report.merged(earlier, found, KINDS))
