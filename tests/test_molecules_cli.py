@@ -181,7 +181,7 @@ def test_lines_are_strings_as_they_stand(tmp_path: Path) -> None:
         (("evaluate", "sudoku", "molecules", "--num", "0"), "must be at least 1"),
         (("evaluate", "no-such-model", "molecules"), "there is no model"),
         (("data", "molecules", "qm9", "--csv", "no-such-file.csv"), "there is no file"),
-        (("figure", "molecules", __file__), "is not what"),
+        (("figure", "molecules", __file__), "is not a result of simplax"),
         (("figure", "atoms"), "there is no figure"),
     ],
 )
