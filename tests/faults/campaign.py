@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -145,7 +146,7 @@ def _happen(name: str, count: int, seed: int) -> dict[str, Any]:
         except Exception as error:  # the other kinds are still worth their time
             outcomes = {f"FAILED: {type(error).__name__}: {error}": 1}
     return {
-        "command": " ".join(["python tests/faults/campaign.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "tests/faults/campaign.py", *sys.argv[1:]]),
         "seed": seed,
         "damages": bool(kind.share),
         "count": count,

@@ -59,9 +59,11 @@ def text(kinds: Mapping[str, dict[str, Any]]) -> str:
         "a failure.",
         "",
     ]
-    for command, names in sorted(commands.items(), key=lambda pair: -len(pair[1])):
+    for number, (command, names) in enumerate(sorted(commands.items(), key=lambda pair: -len(pair[1]))):
         minutes = sum(kinds[name]["seconds"] for name in names) / 60
-        which = "" if len(commands) == 1 else f" ({', '.join(names)})"
+        which = (
+            f" ({', '.join(names)})" if number else " (what is not named below)" if len(commands) > 1 else ""
+        )
         lines += [f"This report: `{command}`, {minutes:.0f} minutes{which}.", ""]
     failed = [
         name for name, kind in kinds.items() if any(one.startswith("FAILED") for one in kind["outcomes"])
