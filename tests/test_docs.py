@@ -201,3 +201,23 @@ def test_readme_has_numbers_of_the_suite() -> None:
             else:
                 below = re.search(r"the others below (\d+)", part)
                 assert below and (line.cells[column].value or 0) < int(below[1]), (line.title, column)
+
+
+SCRIPTS = [
+    (page.name, script)
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for script in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S)
+    if "#SBATCH" in script
+]
+
+
+@pytest.mark.parametrize(("page", "script"), SCRIPTS)
+def test_job_scripts_are_shell(page: str, script: str) -> None:
+    """What a scheduler is given runs nowhere here: that it can be read is what can be checked."""
+    found = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+    assert found.returncode == 0 and not found.stderr, (page, found.stderr)
+    assert script.startswith("#!/bin/bash\n#SBATCH ")  # options after the first command are not read
+
+
+def test_there_are_job_scripts() -> None:
+    assert {page for page, _ in SCRIPTS} >= {"training.md", "scaling.md"}

@@ -18,6 +18,7 @@ from simplax.evaluate.frontier import Entrant, Runner, Store, Yardstick
 from simplax.evaluate.frontier.entrants import check, draw, jobs, labels
 from simplax.evaluate.frontier.pace import Event
 from simplax.evaluate.frontier.protocol import choose
+from simplax.evaluate.frontier.runner import pending_cost
 from simplax.evaluate.frontier.store import Drawn, _silent, code, digest
 from simplax.pretrained.model import Model
 from text_study import Counts, corpus, model
@@ -85,6 +86,26 @@ def test_an_interrupted_sweep_continues_to_the_same_rows(
     rows, scorer = run_frontier(prepared, udlm, tmp_path / "parts")
     assert plain(rows) == plain(whole)
     assert scorer.texts == 16
+
+
+def test_the_cost_before_it_starts_is_that_of_what_is_missing(
+    prepared: Prepared, udlm: Model, tmp_path: Path
+) -> None:
+    """Calls are counted as the network is called: 3 batches for each of 2 temperatures, by 2 steps and by 3."""
+    entrants = [Entrant(lambda: udlm, jobs(udlm, "udlm", PROTOCOL, seed=5))]
+    expected = pending_cost(entrants, Store(tmp_path), 3)
+    calls = [0]
+    hook = udlm.denoiser.register_forward_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
+    try:
+        run_frontier(prepared, udlm, tmp_path)
+    finally:
+        hook.remove()
+    assert expected.calls == calls[0] == 3 * 2 * (2 + 3)
+    assert expected.tokens == 8 * prepared.length * 2 * (2 + 3)
+    done = [Entrant(nothing, jobs(udlm, "udlm", PROTOCOL, seed=5))]
+    assert pending_cost(done, Store(tmp_path), 3).calls == 0
+    longer = [Entrant(lambda: udlm, jobs(udlm, "udlm", choose("mini", [0.8, 1.0], [2, 3, 4], 8), seed=5))]
+    assert pending_cost(longer, Store(tmp_path), 3).calls == 3 * 2 * 4
 
 
 def test_events_count_up_and_foresee_the_end(prepared: Prepared, udlm: Model, tmp_path: Path) -> None:

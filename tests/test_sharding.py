@@ -6,23 +6,28 @@ Run as a program it does commands in one launch of processes: `torchrun ... test
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collectives import assert_parted
+from simplax import recipes
 from simplax.cli import main
 from simplax.io import sharding
 from simplax.io.sharding import current, together
+from simplax.pretrained.model import Model
+from simplax.recipes.launch import build
 
 TIMES = {
     "time",
@@ -37,16 +42,22 @@ TIMES = {
 }
 
 
+CACHE = tempfile.TemporaryDirectory(prefix="simplax-sharding-")  # of measured floors
+
+
 def launch(processes: int, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, *(launcher if processes > 1 else []), *arguments]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "SIMPLAX_CACHE": CACHE.name}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, **options)
 
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: without_times(one) for name, one in value.items() if name not in TIMES}
+        own = (
+            {"sha256"} if {"result", "sha256"} <= value.keys() else set()
+        )  # the digest of a file with its times
+        return {name: without_times(one) for name, one in value.items() if name not in TIMES | own}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
@@ -62,6 +73,9 @@ def test_one_process_shares_with_nobody() -> None:
 
 # what the processes below do: name, words of the command
 COMMANDS = {
+    "infill": "infill TEXT <gap:6> ab<gap:3> --num 3 --steps 3 --batch-size 2 --seed 5",
+    "solve": "solve 1............... --model SUDOKU --any --attempts 5 --steps 3 --batch-size 2",
+    "molecules": "evaluate MOLECULES molecules --num 7 --steps 2 --batch-size 2 --samples OUT/m.smi --out OUT/m.json",
     "sample": "sample TEXT --num 7 --steps 3 --batch-size 2 --seed 3",
     "given": "sample SUDOKU --num 5 --given --batch-size 2",
     "likelihood": "evaluate TEXT likelihood --num 9 --draws 2 --batch-size 4",
@@ -77,6 +91,7 @@ FRONTIER = "frontier TEXT --num 6 --steps 2 3 --temperatures 0.8 0.9 1 --batch-s
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     pytest.importorskip("transformers")
     pytest.importorskip("matplotlib")
+    pytest.importorskip("fcd_torch")
     import sudoku_models
     import test_scorers
     import text_study
@@ -86,7 +101,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     text_study.model(prepared, "simplax").save_pretrained(folder / "text")
     sudoku_models.model("sudoku4-simplax").save_pretrained(folder / "sudoku")
     test_scorers.make(folder / "scorer")
-    return {name.upper(): str(folder / name) for name in ("text", "sudoku", "scorer")}
+    molecules = recipes.smoke(recipes.get("moses-udlm"))
+    Model(build(molecules).eval(), molecules).save_pretrained(folder / "molecules")
+    return {name.upper(): str(folder / name) for name in ("text", "sudoku", "scorer", "molecules")}
 
 
 def results(models: dict[str, str], out: Path, processes: int) -> dict[str, Any]:
@@ -99,7 +116,9 @@ def results(models: dict[str, str], out: Path, processes: int) -> dict[str, Any]
     done = launch(processes, __file__, json.dumps(words), str(out))
     assert done.returncode == 0, done.stderr
     found = {name: json.loads((out / f"{name}.stdout").read_text()) for name in COMMANDS}
+    assert "sampling" in (out / "stderr").read_text()  # on a terminal there is a bar
     for rank in range(1, processes):
+        assert (out / f"stderr-{rank}").read_text() == ""
         assert [(out / f"{name}.stdout-{rank}").read_text() for name in COMMANDS] == [""] * len(COMMANDS)
     return found
 
@@ -120,8 +139,9 @@ def test_several_processes_give_the_bits_of_one(
     for name in COMMANDS:
         assert without_times(found[name]) == without_times(expected[name]), name
     assert found["sample"]["manifest"]["processes"] == processes
-    files = {str(path.relative_to(out)) for path in out.rglob("*") if "stdout-" not in path.name}
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if not re.search("std...-", path.name)}
     assert files == {str(path.relative_to(one[0])) for path in one[0].rglob("*")}
+    assert (out / "m.smi").read_bytes() == (one[0] / "m.smi").read_bytes()
     for name in ("points", "samples"):  # one process finds everything done
         assert sorted(os.listdir(out / "front" / name)) == sorted(os.listdir(one[0] / "front" / name))
 
@@ -214,17 +234,47 @@ def test_two_workers_at_once_do_every_point_once(models: dict[str, str], tmp_pat
     assert len(made) == len(set(made)) == 1 + 8 + 6  # each says what it made
 
 
+class Terminal(io.StringIO):
+    """Where progress is shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def commands(jobs: dict[str, list[str]], out: Path) -> int:
-    """All jobs, what each prints in a file of its own."""
-    with together() as processes:
-        for name, words in jobs.items():
-            ending = "" if processes.first else f"-{processes.rank}"
-            with open(out / f"{name}.stdout{ending}", "w") as file, contextlib.redirect_stdout(file):
-                status = main([*words, "--json"])
-            if status:
-                return status
+    """All jobs, what each prints in a file of its own, and what a terminal would have shown besides."""
+    with together() as processes, contextlib.redirect_stderr(Terminal()) as shown:
+        ending = "" if processes.first else f"-{processes.rank}"
+        try:
+            for name, words in jobs.items():
+                with open(out / f"{name}.stdout{ending}", "w") as file, contextlib.redirect_stdout(file):
+                    measures = small_references() if name == "molecules" else contextlib.nullcontext()
+                    with measures:
+                        status = main([*words, "--json"])
+                if status > 1:  # 1: no answer was found, as is usual without training
+                    raise AssertionError(f"{name} ended with {status}: {shown.getvalue()}")
+        finally:
+            (out / f"stderr{ending}").write_text(shown.getvalue())
     assert_parted()
     return 0
+
+
+@contextlib.contextmanager
+def small_references() -> Iterator[None]:
+    """A few molecules in place of the published references, which take seconds to load."""
+    from simplax.data.molecules.canonical import canonical
+    from simplax.evaluate.molecules import references as module
+    from simplax.evaluate.molecules.statistics import Statistics
+    from test_molecules_cli import TRAIN
+
+    train = [str(canonical(text)) for text in TRAIN]
+    made = module.References("moses", Statistics.of(train[::2]), Statistics.of(train[1::2]), train)
+    published = module.references
+    module.references = lambda name, **options: made  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        module.references = published
 
 
 if __name__ == "__main__":
