@@ -256,6 +256,7 @@ def test_no_graph_breaks(architecture: Architecture, autocast: torch.dtype | Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
 def test_compiled_and_eager_agree() -> None:
     torch.compiler.reset()
     denoiser = randomise(Denoiser(7, 16, replace(SMALL, depth=1), time=LogLinear().sigma)).train()

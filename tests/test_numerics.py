@@ -69,6 +69,7 @@ def test_tf32_is_for_gpus_and_for_the_network(stored: Path) -> None:
     assert fast.dtype == "tf32" and set(seen) == {"high"} and torch.get_float32_matmul_precision() == before
 
 
+@pytest.mark.usefixtures("compiler")
 def test_a_compiled_model_keeps_its_names_and_its_samples(stored: Path, tmp_path: Path) -> None:
     plain, compiled = from_pretrained(stored), from_pretrained(stored, compile=True)
     assert (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,8 +20,11 @@ from simplax.serve.engine import Busy, Engine, Job, Stopped, Work
 from simplax.serve.limits import Limits
 from simplax.serve.merging import Call, call_together
 from simplax.serve.metrics import Metrics
+from simplax.serve.plans import Plan
 from simplax.serve.schemas import MoleculesRequest, TextRequest
 from simplax.serve.served import Served, load
+from simplax.serve.streams import events
+from simplax.viz.structures import structure
 from sudoku_models import FOUR, Arbitrary, model, oracle
 from text_study import corpus
 from text_study import model as text_model
@@ -225,8 +230,8 @@ def test_molecules_are_drawn_once_they_can_be_read(engine: Engine) -> None:
     assert data["valid"] == [parse(text) is not None for text in data["strings"]]
     frames = [data["strings"] for name, data in client.events if name == "step"]
     assert len(frames) == 5 and frames[-1] == data["strings"]
-    picture = molecules.structure("CCO")
-    assert picture is not None and "<svg" in picture and molecules.structure("C(") is None
+    picture = structure("CCO")
+    assert picture is not None and "<svg" in picture and structure("C(") is None
 
 
 def test_several_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -248,3 +253,30 @@ def test_gaps_for_a_model_that_writes_from_left_to_right_are_the_clients_mistake
     with pytest.raises(UserError, match="from left to right"):
         text.plan(served, TextRequest(text="the <gap:3> sat"))
     assert text.plan(served, TextRequest(text="the cat <gap:3>")).sequences == 1
+
+
+def test_a_reader_that_stands_still_ends_its_job(engine: Engine) -> None:
+    """Steps that nobody reads are not piled up: the job ends, and what was made before is still there."""
+    served = arbitrary()
+
+    def work(job: Job, shared: Model) -> dict[str, Any]:
+        for number in range(1000):
+            job.emit("step", {"number": number})
+        return drawing(8, 5, seed=0)(job, shared)
+
+    class Connected:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    async def stalled() -> list[tuple[str, dict[str, Any]]]:
+        stream = events(engine, Plan(served, 8, {}, work), cast(Any, Connected()), time.monotonic())
+        found = [await anext(stream)]
+        engine.start()
+        while engine.counts()["running"] or engine.counts()["waiting"]:
+            await asyncio.sleep(0.01)
+        return [*found, *[event async for event in stream]]
+
+    found = asyncio.run(stalled())
+    steps = [data["number"] for name, data in found if name == "step"]
+    assert steps == list(range(len(steps))) and 100 < len(steps) <= 130
+    assert found[-1][0] == "error" and found[-1][1]["status"] == 499

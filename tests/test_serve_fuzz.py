@@ -54,7 +54,7 @@ class Enough(Exception):
 
 def sent(operation: Any, mode: GenerationMode, seconds: float, check: Callable[[Any, Any], None]) -> int:
     """How many requests of that kind were made up and checked."""
-    end, number = time.monotonic() + seconds, 0
+    end, number, failure = time.monotonic() + seconds, 0, None
 
     @settings(
         max_examples=EXAMPLES,
@@ -65,16 +65,22 @@ def sent(operation: Any, mode: GenerationMode, seconds: float, check: Callable[[
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case: Any) -> None:
-        nonlocal number
-        if number and time.monotonic() > end:
+        nonlocal number, failure
+        if failure is None and number and time.monotonic() > end:
             raise Enough  # making requests up takes longer than sending them
         number += 1
-        response = case.call(timeout=60)
-        assert response.status_code != 500
-        check(case, response)
+        try:
+            response = case.call(timeout=60)
+            assert response.status_code != 500
+            check(case, response)
+        except BaseException as error:
+            failure = error
+            raise
 
     with suppress(Enough):
         holds()
+    if failure is not None:  # also when the time was over before it came a second time
+        raise failure
     return number
 
 

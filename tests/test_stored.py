@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from simplax.processes.masked import MaskedProcess
 from simplax.recipes.launch import build, launch, repeats
 from simplax.samplers import Ancestral, Psi, Simplax, sample
 from simplax.samplers.adjust import adjusted
+from simplax.train import checkpoint as checkpoints
 from simplax.train import resume
 from sudoku_models import Arbitrary, model
 
@@ -80,6 +83,20 @@ def test_a_run_remembers_whose_weights_it_began_with(run: Path, tmp_path: Path) 
     exported = from_pretrained(tmp_path / "second").save_pretrained(tmp_path / "model")
     again = from_pretrained(exported).save_pretrained(tmp_path / "again")
     assert from_pretrained(again).origin["started_from"] == began
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1])])
+def test_taking_up_a_run_tells_damage_of_its_source_from_another_source(
+    run: Path, tmp_path: Path, damage: Callable[[Path], Any]
+) -> None:
+    second = replace(TOY, run=replace(TOY.run, seed=9))
+    launch(second, tmp_path / "second", init_from=run, quiet=True)
+    elsewhere = shutil.copytree(run, tmp_path / "elsewhere", symlinks=True)
+    launch(second, tmp_path / "second", init_from=elsewhere, quiet=True)  # the same weights at another place
+    damage(checkpoints.newest(elsewhere) / "weights.safetensors")
+    with pytest.raises(UserError) as told:
+        launch(second, tmp_path / "second", init_from=elsewhere, quiet=True)
+    assert "elsewhere" in str(told.value) and "holds a run that began" not in str(told.value)
 
 
 def test_a_start_from_a_model_of_the_package_is_remembered_by_name(

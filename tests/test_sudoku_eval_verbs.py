@@ -294,6 +294,7 @@ def test_what_is_not_said_for_blank_boards_is_what_holds_otherwise() -> None:
         assert changed.defaults() == filling
 
 
+@pytest.mark.usefixtures("compiler")
 def test_a_compiled_network_gives_the_same_answers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model("sudoku4-simplax").save_pretrained("whole")
     arguments = ["evaluate", "whole", "sudoku", "--num", "5", "--steps", "3", "--clues", "6", "--out"]

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from simplax.data.text.lengths import attend_through_end
 from simplax.evaluate.entropy import unigram_entropies, unigram_entropy
 from simplax.evaluate.text import (
     CROSS_SAMPLE,
@@ -180,6 +181,30 @@ def test_every_control_matches_in_shape_and_says_when_entropy_does_not() -> None
     assert "cannot be reached" in every_control(train, held, marks, num=4, target=3.5)["mirror-k*"].note
     again = every_control(train, held, marks, num=16, target=target, row=3)
     assert all(torch.equal(again[name].ids, made[name].ids) for name in NAMES)
+
+
+def test_controls_of_padded_rows_have_the_entropy_of_their_words() -> None:
+    """Padding is what an end is written with, so it must neither be drawn nor shuffled among the words."""
+    random = torch.Generator().manual_seed(0)
+    end = 200
+
+    def padded(rows: int) -> Tensor:
+        words = (torch.rand(rows, 40, generator=random) ** 3 * 200).long()
+        lengths = torch.randint(8, 30, (rows, 1), generator=random)
+        return torch.where(torch.arange(40) < lengths, words, end)
+
+    train, held = padded(600), padded(20)
+    attend = attend_through_end(held, end)
+    target = float(unigram_entropies(held, attend=attend).mean())
+    marks = Marks.of([*(f" w{i}" if i % 7 else "." for i in range(200)), "<end>"])
+    made = every_control(train, held, marks, num=16, target=target, end=end)
+    for name in ("periodic-k*", "top-k", "phrase-bank", "mirror-k*"):
+        assert not (made[name].ids == end).any(), name
+        assert unigram_entropy(made[name].ids) == pytest.approx(target, abs=0.1), name
+    for name in ("word-shuffle", "sentence-shuffle"):
+        ids = made[name].ids
+        assert torch.equal(ids == end, held[:16] == end) and not torch.equal(ids, held[:16])
+        assert torch.equal(ids.sort().values, held[:16].sort().values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,6 +186,7 @@ def test_processes_find_each_other_and_stop_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
 def test_compiled_and_eager_agree(tmp_path: Path) -> None:
     fit(tmp_path / "eager")
     fit(tmp_path / "compiled", run=replace(SHORT, compile=True))

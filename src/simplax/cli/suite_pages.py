@@ -57,8 +57,10 @@ def _at(found: Table, heading: str) -> Table:
 
 
 def _done(found: Table) -> Table:
-    """Without the rows that were not run."""
-    return replace(found, lines=tuple(line for line in found.lines if line.cells))
+    """Without the rows that were not run, and without their footnotes."""
+    lines = tuple(line for line in found.lines if line.cells)
+    marks = {mark for line in lines for mark in line.marks.split(",")}
+    return replace(found, lines=lines, footnotes=tuple(text for text in found.footnotes if text[0] in marks))
 
 
 def suite_pages() -> dict[Path, str]:

@@ -14,6 +14,7 @@ from simplax.concentration import Concentration
 from simplax.data.sudoku import valid_boards
 from simplax.errors import UserError
 from simplax.io.sharding import alone, current
+from simplax.nn.compiling import check_compiler
 from simplax.pretrained.model import Model
 from simplax.samplers import Sampler, Samples
 from simplax.samplers.base import Counted
@@ -221,6 +222,7 @@ def most_likely(tries: Sequence[Answers]) -> Answers:
 
 def compiled(model: Model, sizes: Sequence[int], batch_size: int) -> Model:
     """The model with its network compiled, for sets of these sizes: what is timed afterwards does not compile."""
+    check_compiler(next(model.denoiser.parameters()).device)
     ready = replace(model, denoiser=torch.compile(model.denoiser))  # type: ignore[arg-type]
     task = sudoku_task(model)
     # one step is enough to compile; some samplers leave no choice

@@ -127,7 +127,7 @@ def _likelihood(record: Mapping[str, Any]) -> Reading:
     values = {name.replace("_", " "): result[name] for name in names if result.get(name) is not None}
     if "empty_carry" in result:
         values["nats per token, empty carry"] = result["empty_carry"]["nats_per_token"]
-    more = {name: result[name] for name in ("sequences", "draws") if name in result}
+    more = {name: result[name] for name in ("sequences", "scored_tokens", "draws") if name in result}
     return [Line(record["model"]["name"], values)], more
 
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from simplax.errors import UserError, nearest
 from simplax.io.sharding import current
+from simplax.nn.compiling import check_compiler
 from simplax.train import precision
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def prepare(denoiser: nn.Module, dtype: Dtype | torch.dtype | None, compile: boo
     chosen = precision.choose("float32" if name == "tf32" else name, denoiser, device)
     precision.apply(chosen, denoiser)
     if compile:
+        check_compiler(device)
         denoiser.compile()  # in place: names of weights stay as they are
     return Numerics(name == "tf32", compile)
 

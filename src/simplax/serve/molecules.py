@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from torch import Tensor
@@ -14,9 +13,7 @@ from simplax.serve.engine import Job
 from simplax.serve.plans import Clock, Plan
 from simplax.serve.schemas import MoleculesRequest
 from simplax.serve.served import Served
-
-logger = logging.getLogger(__name__)
-_SIZE = (260, 200)
+from simplax.viz.structures import can_draw, structure
 
 
 def plan(served: Served, asked: MoleculesRequest) -> Plan:
@@ -24,7 +21,7 @@ def plan(served: Served, asked: MoleculesRequest) -> Plan:
     sampling = served.sampling(asked, conditional=False)
     clock = Clock(model, sampling)
     lengths = model.lengths_for(seeds_for(asked.seed, asked.num))
-    can_read = drawings()
+    can_read = can_draw()
     draw = lru_cache(maxsize=256)(structure if can_read else lambda text: None)
 
     def work(job: Job, shared: Model) -> dict[str, Any]:
@@ -57,29 +54,3 @@ def plan(served: Served, asked: MoleculesRequest) -> Plan:
 
     start = {"model": served.name, "steps": sampling.steps, "num": asked.num, "drawings": can_read}
     return Plan(model, asked.num, start, work)
-
-
-@cache
-def drawings() -> bool:
-    """Whether RDKit is here and draws; some systems have it without the libraries that it draws with."""
-    try:
-        return structure("C") is not None
-    except ImportError as error:
-        logger.warning("molecules are not drawn: %s", error)
-        return False
-
-
-def structure(text: str) -> str | None:
-    """The drawing of a SMILES string as SVG; None for one that RDKit cannot read."""
-    from rdkit.Chem.Draw import rdMolDraw2D
-
-    from simplax.data.molecules.canonical import parse
-
-    molecule = parse(text) if text else None
-    if molecule is None:
-        return None
-    drawer = rdMolDraw2D.MolDraw2DSVG(*_SIZE)
-    rdMolDraw2D.PrepareAndDrawMolecule(drawer, molecule)
-    drawer.FinishDrawing()
-    picture: str = drawer.GetDrawingText()
-    return picture

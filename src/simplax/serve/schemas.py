@@ -84,10 +84,10 @@ class TextAnswer(Answer):
 class MoleculesAnswer(Answer):
     strings: list[str] = Field(description="SMILES")
     valid: list[bool | None] = Field(
-        description="whether RDKit can read them; null where it is not installed"
+        description="whether RDKit can read them; null where nothing can be drawn"
     )
     structures: list[str | None] = Field(
-        description="drawings of the valid ones, as SVG; null where RDKit is not installed"
+        description="drawings of the valid ones, as SVG; null where RDKit or what it draws with is not installed"
     )
 
 

@@ -16,17 +16,25 @@ from simplax.serve.plans import Plan
 Event = tuple[str, dict[str, Any]]
 _LOOK_SECONDS = 0.5  # how often a silent connection is asked whether it is still there
 _GONE = "the client left"
+_UNREAD, _FEW = 1024, 64  # steps that may wait for a reader, of one sequence; at the least, of many
+_SLOW = "the client does not read its steps as fast as they are made"
 
 
 async def events(engine: Engine, plan: Plan, request: Request, arrived: float) -> AsyncIterator[Event]:
     """The events of the planned job: `queued` while it waits, `step`, and `done` or `error`; the job ends with its
-    reader. `Busy` or `Stopped` is raised before the first event if the engine takes no more. `arrived` is when the
-    request did, by the monotonic clock."""
+    reader, or with one that leaves too many steps unread. `Busy` or `Stopped` is raised before the
+    first event if the engine takes no more. `arrived` is when the request did, by the monotonic clock."""
     loop = asyncio.get_running_loop()
     inbox: asyncio.Queue[Event] = asyncio.Queue()
+    delivered = read = 0  # each is changed by one thread alone
+    most = max(_FEW, _UNREAD // plan.sequences)
 
     def deliver(name: str, data: dict[str, Any]) -> None:
-        if not loop.is_closed():
+        nonlocal delivered
+        delivered += 1
+        if name == "step" and delivered - read > most:
+            job.stop(499, _SLOW)
+        elif not loop.is_closed():
             loop.call_soon_threadsafe(inbox.put_nowait, (name, data))
 
     job = Job(plan.model, plan.sequences, plan.work, deliver, arrived)
@@ -41,6 +49,7 @@ async def events(engine: Engine, plan: Plan, request: Request, arrived: float) -
                     return
             try:
                 name, data = await asyncio.wait_for(inbox.get(), _LOOK_SECONDS)
+                read += 1
             except TimeoutError:
                 name, data = "queued", {"ahead": engine.ahead(job)}
             if name == "done":

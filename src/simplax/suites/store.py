@@ -84,11 +84,13 @@ def started(store: Store, suite: Suite, entry: Entry, seed: int) -> dict[str, An
     return found if found is not None and found.get("identity") == identity(suite, entry, seed) else None
 
 
-def measured_beside(store: Store, wanted: str, seed: int) -> dict[str, Any] | None:
-    """What a suite beside this one knows of a row with the same identity: it need not be measured twice."""
+def measured_beside(store: Store, wanted: str, weights: str, seed: int) -> dict[str, Any] | None:
+    """What a suite beside this one knows of a row with the same identity and weights (their digest)."""
     for file in sorted(store.directory.parent.glob(f"*/results/*-seed{seed}.json")):
         found = read(file)
-        if found is not None and found.get("identity") == wanted:
+        if found is None or found.get("identity") != wanted:
+            continue
+        if found["manifest"]["model"]["sha256"] == weights:
             return found
     return None
 

@@ -117,13 +117,18 @@ class Worker:
     def _known(self, job: Job, entry: Entry, model: Model) -> dict[str, Any] | None:
         """The record of a row so far, or that of an equal row of another suite, if it is of these weights."""
         own = started(self.store, self.suite, entry, job.seed)
-        found = own or measured_beside(self.store, identity(self.suite, entry, job.seed), job.seed)
-        if found is None or found["manifest"]["model"]["sha256"] != model.origin["sha256"]:
+        weights = str(model.origin["sha256"])
+        if own is not None and own["manifest"]["model"]["sha256"] == weights:
+            return own
+        found = measured_beside(self.store, identity(self.suite, entry, job.seed), weights, job.seed)
+        if found is None:
             return None
-        if own is None:
-            found.update(row=entry.name, title=entry.title)
-            found["manifest"]["model"]["path"] = self._place(job)
-            self._save(job, entry, found)
+        found.update(row=entry.name, title=entry.title)
+        found["manifest"]["model"]["path"] = self._place(job)
+        found["manifest"].update(
+            measured_in=found["manifest"]["suite"], suite=self.suite.name, row=entry.name
+        )
+        self._save(job, entry, found)
         return found
 
     def _place(self, job: Job) -> str:

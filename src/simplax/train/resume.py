@@ -213,8 +213,14 @@ def check_same_start(directory: Path, found: Path, source: Path) -> None:
     if began is not None:
         if Path(began["path"]).resolve() == source.resolve():
             return
-        if source.is_dir() and sha256(_start_file(source)) == began["sha256"]:
-            return
+        if source.is_dir():
+            file = _start_file(source)
+            if (file.parent / checkpoints.STATE).exists() or not checkpoints.nothing_saved(source):
+                checkpoints.verify(file.parent, {checkpoints.WEIGHTS})
+            elif not file.exists():
+                raise UserError(f"{file} does not exist: init_from takes a run or a model directory.")
+            if sha256(file) == began["sha256"]:
+                return
     how = "from nothing" if began is None else f"with {began['path']}"
     raise UserError(
         f"{directory} holds a run that began {how}: leave out --init-from to go on, or choose another directory."

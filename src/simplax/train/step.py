@@ -13,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from simplax.methods.loops import training_loss
 from simplax.nn import attribute
+from simplax.nn.compiling import check_compiler
 from simplax.nn.labels import drop_labels
 from simplax.random import Keys, mix64
 from simplax.times import stratified
@@ -100,6 +101,8 @@ class Stepper:
         self.sharded = run.sharding == "fsdp" and world.size > 1
         if self.sharded:
             shard(denoiser, world)
+        if run.compile:
+            check_compiler(world.device)
         called: Any = torch.compile(denoiser) if run.compile else denoiser
         self.objective: nn.Module = Objective(method, called)
         if world.size > 1 and not self.sharded:

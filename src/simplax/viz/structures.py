@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
+import logging
 from collections.abc import Iterable
+from functools import cache
 
 from simplax.data.molecules.canonical import parse
+from simplax.errors import UserError
 
+logger = logging.getLogger(__name__)
 _SIZE = (260, 200)
 
 
+@cache
+def can_draw() -> bool:
+    """Whether RDKit is here and draws; some systems have it without the libraries that it draws with."""
+    try:
+        return structure("C") is not None
+    except (ImportError, UserError) as error:
+        logger.warning("molecules are not drawn: %s", error)
+        return False
+
+
 def drawings(strings: Iterable[str]) -> list[str | None]:
-    """A drawing of each string; None for one that is no molecule, and for all of them without RDKit."""
-    known = importlib.util.find_spec("rdkit") is not None
+    """A drawing of each string; None for one that is no molecule, and for all of them where nothing can be drawn."""
+    known = can_draw()
     return [structure(text) if known else None for text in strings]
 
 

@@ -3,7 +3,8 @@
 Everything here and in `_digging` is indexing and integer arithmetic on buffers: `int64` arrays when numba
 compiles it, lists when Python runs it (a list is several times faster to index than an array). Import this
 module only inside functions: it imports numba. Compiled code is cached per file: after an edit here, delete the
-cached code of `_digging` too, since numba does not notice that a function called from another file has changed.
+cached code of `_digging` and `_reducing` too, since numba does not notice that a function called from another file
+has changed.
 """
 
 from __future__ import annotations

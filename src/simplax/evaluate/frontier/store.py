@@ -33,6 +33,7 @@ MEASURING = (
     "evaluate/frontier/yardstick.py",
     "data/text/tokenizers.py",
     "data/text/subwords.py",
+    "data/text/lengths.py",
 )
 _ROOT = Path(__file__).parents[2]
 

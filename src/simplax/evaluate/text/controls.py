@@ -183,12 +183,17 @@ def every_control(
     target: float,
     row: int = 0,
     seed: int = 0,
+    end: int | None = None,
 ) -> dict[str, Control]:
     """Every control, `num` rows each of the length of `held_out`, k and m such that entropy is nearest `target`.
 
-    `train_rows` give the frequencies; `row` is the held-out row that is tiled.
+    `train_rows` give the frequencies; `row` is the held-out row that is tiled. Behind an `end` there is padding: drawn
+    controls have none, for it would cut them short, and shuffled rows keep theirs where it is.
     """
     length = held_out.shape[1]
+    if end is not None:
+        kept = train_rows[train_rows != end]
+        train_rows = kept[: len(kept) // length * length].view(-1, length)
     counts = token_counts(train_rows, len(marks.begins_word))
     bank = phrases(train_rows)
     families: dict[str, tuple[str, int, Callable[[int], Tensor]]] = {
@@ -201,14 +206,32 @@ def every_control(
     rows = {
         "human-half": Control(human, "human text, the null"),
         "tiled-row": Control(tiled(held_out[row], num), f"one human row, {num} times"),
-        "word-shuffle": Control(word_shuffle(human, marks, seed), "human text, words shuffled in sentences"),
-        "sentence-shuffle": Control(sentence_shuffle(human, marks, seed), "human text, sentences shuffled"),
+        "word-shuffle": Control(
+            _before(end, human, word_shuffle, marks, seed), "human text, words shuffled in sentences"
+        ),
+        "sentence-shuffle": Control(
+            _before(end, human, sentence_shuffle, marks, seed), "human text, sentences shuffled"
+        ),
     }
     for name, (letter, largest, make) in families.items():
         found = find_k(partial(_entropy_of, make), target, largest)
         short = "" if found.reached else f"; the target {target:.2f} cannot be reached"
         rows[name] = Control(make(found.k), f"{letter} = {found.k}, entropy {found.entropy:.2f}{short}")
     return {name: rows[name] for name in NAMES}
+
+
+def _before(
+    end: int | None, rows: Tensor, shuffle: Callable[[Tensor, Marks, int], Tensor], marks: Marks, seed: int
+) -> Tensor:
+    """Rows shuffled up to their end, each with random numbers of its own where they have one."""
+    if end is None:
+        return shuffle(rows, marks, seed)
+    shuffled = rows.clone()
+    for number, row in enumerate(rows):
+        length = int((row != end).sum())
+        if length:
+            shuffled[number, :length] = shuffle(row[None, :length], marks, seed + number)[0]
+    return shuffled
 
 
 def _entropy_of(make: Callable[[int], Tensor], k: int) -> float:

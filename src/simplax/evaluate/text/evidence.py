@@ -73,7 +73,7 @@ def gather(
 ) -> Evidence:
     """Look at samples as ids (n, L), as texts, and through the scorer.
 
-    Entropies and repetition count what comes before padding, which begins behind the first `end` if there is one.
+    Entropies and repetition of each row count what comes before padding, which begins behind the first `end`, if any.
     """
     if ids.ndim != 2 or ids.is_floating_point() or len(ids) != len(texts) or not len(ids):
         raise ValueError(f"one text per row of ids is needed, got {len(texts)} and shape {tuple(ids.shape)}")

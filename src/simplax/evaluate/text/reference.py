@@ -207,6 +207,7 @@ class Reference:
             target=float(self.pool.entropy.mean()),
             row=self.ordinary,
             seed=self.seed,
+            end=self.end,
         )
 
     def save(self, path: str | Path) -> Path:
