@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simplax import recipes
 from simplax.cli import main
 from simplax.methods import METHODS, Simplax
-from simplax.nn import Architecture, transformer
+from simplax.nn import Architecture, attention
 from simplax.nn.network import SMALLEST_VOCABULARY
 from simplax.recipes.launch import build
 from simplax.train import Optimizer, cost
@@ -103,7 +103,7 @@ def test_attention_keeps_no_scores_in_any_number_format(name: str, dtype: torch.
     """As on a GPU, whatever is faster on a CPU: twice the length keeps twice the bytes, not four times."""
     short, long = (cost._saved(METHODS[name](), length, SHAPE, 2, 3, 40, dtype) for length in (128, 256))
     assert long == pytest.approx(2 * short, rel=0.01)
-    assert not transformer._Kernels.always
+    assert not attention._Forms.of_gpus
 
 
 def test_logits_are_kept_only_without_the_fused_loss() -> None:

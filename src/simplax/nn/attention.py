@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -31,12 +34,35 @@ class Rotary(nn.Module):
         return self.cos[start:stop], self.sin[start:stop]
 
 
+class _Forms:
+    """A plain attribute, which the compiler can read; it cannot read a context variable."""
+
+    of_gpus = False
+
+
+@contextmanager
+def as_on_gpus() -> Iterator[None]:
+    """Inside, a CPU computes in the forms of GPUs, which keep less for the backward pass: for estimates of memory."""
+    before, _Forms.of_gpus = _Forms.of_gpus, True
+    try:
+        yield
+    finally:
+        _Forms.of_gpus = before
+
+
+def for_cpu(x: Tensor) -> bool:
+    """Whether to compute with x in a form that is faster on CPUs and takes more memory."""
+    return x.device.type == "cpu" and not _Forms.of_gpus
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn x (b, l, h, head_dim) by its position: three passes over memory, in the precision of x.
 
-    The tables are repeated for all heads: a CPU multiplies long rows several times as fast as many of one head's width.
+    A CPU has the tables repeated for all heads: it multiplies long rows several times as fast as many short ones.
     """
     heads, width = x.shape[-2:]
+    if not for_cpu(x):
+        return torch.addcmul(x * cos.to(x.dtype), x.roll(width // 2, -1), sin.to(x.dtype))
     cos, sin = (table.to(x.dtype).expand(-1, heads, -1).flatten(1) for table in (cos, sin))
     turned = x.roll(width // 2, -1)
     return torch.addcmul(x.flatten(2) * cos, turned.flatten(2), sin).unflatten(-1, (heads, width))

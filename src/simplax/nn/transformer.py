@@ -9,35 +9,17 @@ names (as in published EMA states) can be loaded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simplax.nn.attention import Cache, rotate
+from simplax.nn.attention import Cache, for_cpu, rotate
 from simplax.nn.linear import Linear
 
 LAYER_NORM_EPS = 1e-5
 SIGMA_FEATURES = 256
-
-
-class _Kernels:
-    """A plain attribute, which the compiler can read; it cannot read a context variable."""
-
-    always = False
-
-
-@contextmanager
-def attention_kernels() -> Iterator[None]:
-    """Inside, torch's kernel is used on every device, as it is on GPUs: it keeps no scores for the backward pass."""
-    before, _Kernels.always = _Kernels.always, True
-    try:
-        yield
-    finally:
-        _Kernels.always = before
 
 
 class LayerNorm(nn.Module):
@@ -186,7 +168,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
     """Attention by torch's kernel; on a CPU in bfloat16, where that kernel's gradient takes up to twenty times as
     long, by two matrix products. `mask` is boolean or additive; `causal` adds a triangular one.
     """
-    if q.device.type != "cpu" or q.dtype != torch.bfloat16 or _Kernels.always:
+    if not for_cpu(q) or q.dtype != torch.bfloat16:
         return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
     scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
     if causal:

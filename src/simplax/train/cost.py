@@ -19,8 +19,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from simplax.methods import Method
 from simplax.nn import Architecture
+from simplax.nn.attention import as_on_gpus
 from simplax.nn.network import SMALLEST_VOCABULARY, fusing
-from simplax.nn.transformer import attention_kernels
 from simplax.objectives._fused_function import CHUNK_ELEMENTS
 from simplax.random import Keys
 from simplax.train.optimizer import Optimizer, is_block_matrix
@@ -290,7 +290,7 @@ def _saved(
         return tensor
 
     sequences = 2
-    with saved_tensors_hooks(pack, lambda tensor: tensor), attention_kernels():
+    with saved_tensors_hooks(pack, lambda tensor: tensor), as_on_gpus():
         _loss(method, denoiser, length, vocabulary, sequences)
     copies = sum(2 * p.numel() for p in denoiser.parameters()) if dtype is not None else 0
     return max(sum(pieces.values()) - copies, 0) / sequences
