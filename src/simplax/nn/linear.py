@@ -1,8 +1,8 @@
 """The linear layers of blocks, whose float32 products go to oneDNN when a CPU trains.
 
-torch hands float32 products to MKL, whose kernels are about half as fast as oneDNN's on CPUs of other makers than
-Intel. Both are full float32 and differ in rounding only. Other number formats are oneDNN's already. Inference is left
-as it is.
+torch hands float32 products to MKL, whose kernels are about half as fast as oneDNN's on the AMD CPU they were
+measured on. Both are full float32 and differ in rounding only. Other number formats are oneDNN's already. Inference
+is left as it is.
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ from simplax.suites.rows import Plan, method_of, seeds_of
 from simplax.suites.sudoku_suites import benchmark_of, plan_of
 from simplax.times import Grid
 
-_STEPS = (
-    1000  # of appendix E's surrogates: small enough that the paper's limit is near, large enough to be one
-)
+_STEPS = 1000  # of a chain under appendix E's objectives, as many as their default
 _END = 0.01  # where chains stop whose last call decides
 _SELF = "architecture.carry"
 _CONDITIONED = "the network also reads its last prediction, drawn in training by a first call"
